@@ -1,0 +1,119 @@
+// Expert-parallel dispatch and combine for one rank and one epoch.
+//
+// dispatch() sends every token row once to each rank that holds one of its chosen experts and returns what
+// arrived here, grouped by local expert; combine() brings the experts' results back and sums them. Each
+// exchange is one contiguous put per peer and direction, so decode is one network trip each way. Every rank
+// sends to every rank in every exchange, if only an empty header.
+//
+// Two halves are enough. Rank A may overwrite its slab of dispatch seq-2 at B when it starts dispatch seq: A
+// has received B's combine seq-1, which B sent after it had received A's dispatch seq-1 and, in program
+// order, after it had finished with dispatch seq-2. A may overwrite its slab of combine seq-2 at B when it
+// answers combine seq: A has received B's dispatch seq, which B sent after it had returned from combine seq-1
+// and so from combine seq-2. No message is needed that is not already sent. (spec/ checks this.)
+//
+// Slots come from prefix sums over the routing, in token order: the same routing gives the same bytes.
+// Sums are float32 in fixed order. In exact mode every expert's row travels back unreduced and the source
+// sums in top-k order, and rows are rounded to the wire type even between a rank and itself, so results are
+// bit-equal for any placement. Otherwise a rank sums what its experts add to a row, in top-k order, and the
+// source sums in rank order.
+//
+// Threads: one caller thread (the engine's). end_epoch() from any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/matrix.h"
+#include "base/status.h"
+#include "exchange/placement.h"
+#include "fabric/fabric.h"
+
+namespace sluice::exchange {
+
+struct Shape {
+  int ranks = 1;
+  int experts = 0;
+  int top_k = 0;                // 1 to 16
+  int hidden = 0;               // elements of a row
+  int max_tokens = 0;           // of one rank in one exchange
+  DType wire = DType::float32;  // float32 or bfloat16, both ways
+  bool exact = false;
+};
+
+// The memory that a shape fixes, per rank.
+struct Plan {
+  size_t dispatch_slab_bytes = 0;  // payload of one source and half
+  size_t combine_slab_bytes = 0;
+  size_t window_bytes = 0;   // ranks x halves x both slabs
+  size_t staging_bytes = 0;  // the same again where peers are on the network
+  std::string formula;       // with the numbers filled in, for people
+};
+// Refuses impossible shapes, naming field, value and what would be right.
+Result<Plan> plan(const Shape& shape, const Placement& placement);
+
+enum class Phase { dispatch, combine };
+std::string_view phase_name(Phase phase);
+
+// Who kept this rank waiting, and where.
+struct Blame {
+  int rank = -1;
+  int layer = -1;
+  Phase phase = Phase::dispatch;
+  int parts_missing = 0;
+  std::string reason;  // "late: nothing arrived within 5000 ms", "connection lost"
+};
+
+// What a rank tells all others in every dispatch header.
+struct StepFlags {
+  bool has_work = false;     // it will have tokens after this step
+  bool wants_epoch = false;  // it asks for a change of epoch
+};
+
+// What arrived: one pair for each (row, local expert) that a row chose. Valid until the matching combine()
+// returns.
+struct Received {
+  std::span<const int32_t> expert_offsets;  // (local experts + 1): pairs of local expert e are [e, e+1)
+  std::span<const std::byte* const> rows;   // (pairs): the hidden row of each pair, in the wire type
+  StepFlags any;                            // the OR over all ranks, this one included
+  int64_t pairs() const { return static_cast<int64_t>(rows.size()); }
+};
+
+class Exchange {
+ public:
+  // `fabric` must have been opened with plan()'s slab sizes; null exactly when shape.ranks is 1.
+  static Result<std::unique_ptr<Exchange>> open(const Shape& shape, const Placement& placement, int rank,
+                                                uint64_t epoch, std::unique_ptr<fabric::Fabric> fabric);
+  virtual ~Exchange() = default;
+
+  // x: (tokens, hidden), float32 or bfloat16; experts, weights: (tokens x top_k), an expert at most once a
+  // token. `layer` is for blame only. On error (deadline_exceeded, aborted, unavailable, data_loss) the epoch
+  // is over for this rank and blame() says who and where.
+  virtual Result<Received> dispatch(int layer, ConstMatrix x, std::span<const int32_t> experts,
+                                    std::span<const float> weights, StepFlags flags, Deadline deadline) = 0;
+  // pair_rows: (pairs, hidden) float32, one row for each pair of the Received, unweighted.
+  // out: (tokens, hidden) float32, overwritten with the weighted sums.
+  virtual Status combine(int layer, ConstMatrix pair_rows, Matrix out, Deadline deadline) = 0;
+
+  // Tells all peers that this rank enters `step` (counted from 1 within the epoch).
+  virtual Status wake(uint64_t step) = 0;
+  // Sleeps until some rank has woken for `step` or later, or has already dispatched the next exchange: true.
+  // False when the deadline passed or nudge() was called first. Error when the epoch ended.
+  virtual Result<bool> wait_for_step(uint64_t step, Deadline deadline) = 0;
+  // Ends a wait_for_step() early. From any thread.
+  virtual void nudge() = 0;
+  virtual void end_epoch() = 0;
+
+  virtual const Shape& shape() const = 0;
+  virtual uint64_t epoch() const = 0;
+  virtual std::optional<Blame> blame() const = 0;
+  // Empty peers when ranks is 1. From any thread.
+  virtual fabric::Report report() const = 0;
+};
+
+}  // namespace sluice::exchange
