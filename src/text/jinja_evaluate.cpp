@@ -233,7 +233,7 @@ Value Interpreter::evaluate_concat(const Expr& expr, const ScopePointer& scope) 
   std::string text;
   for (const Expr* part : expr.items) {
     text += to_text(evaluate(*part, scope));
-    if (text.size() > kMaxTextBytes) throw Error("a text of more than 64 MiB; that is the limit");
+    check_text_size(text.size());
   }
   spend_bytes(text.size());
   return Value::string(std::move(text));

@@ -32,12 +32,6 @@ bool is_printable(char32_t point) {
   }
 }
 
-void check_size(const std::string& text) {
-  if (text.size() > kMaxTextBytes) {
-    throw Error(fmt::format("a text of more than {} MiB; that is the limit", kMaxTextBytes >> 20));
-  }
-}
-
 void append_repr(std::string& out, const Value& value);
 
 void append_items(std::string& out, const std::vector<Value>& items) {
@@ -76,7 +70,7 @@ void append_list(std::string& out, const List& list) {
 }
 
 void append_repr(std::string& out, const Value& value) {
-  check_size(out);
+  check_text_size(out.size());
   switch (value.kind()) {
     case Kind::undefined:
       out += "Undefined";
@@ -163,7 +157,7 @@ class JsonWriter {
   JsonWriter(std::string& out, const JsonStyle& style) : out_(out), style_(style) {}
 
   void write(const Value& value, int level) {
-    check_size(out_);
+    check_text_size(out_.size());
     switch (value.kind()) {
       case Kind::none:
         out_ += "null";
@@ -260,6 +254,13 @@ class JsonWriter {
 };
 
 }  // namespace
+
+void check_text_size(size_t bytes) {
+  constexpr size_t kMaxTextBytes = size_t{16} << 20;
+  if (bytes > kMaxTextBytes) {
+    throw Error(fmt::format("a text of more than {} MiB; that is the limit", kMaxTextBytes >> 20));
+  }
+}
 
 // The shortest digits that read back as the same number, in positional notation from 1e-4 to 1e16.
 std::string repr_number(double number) {

@@ -8,8 +8,9 @@
 
 namespace sluice::text::jinja {
 
-// Text of more than this is an Error: a value can refer to one list many times over.
-constexpr size_t kMaxTextBytes = size_t{64} << 20;
+// Throws when a text of so many bytes is over the limit. A small value can be endless when written: it may
+// refer to one list many times over.
+void check_text_size(size_t bytes);
 
 std::string repr_number(double number);
 std::string repr_string(std::string_view text);

@@ -14,7 +14,8 @@
 namespace sluice::text::jinja {
 namespace {
 
-// A unit is about one node evaluated, one element or sixteen bytes handled: a few seconds in all.
+// A unit is about one node evaluated, one element or sixteen bytes handled. In all that is a second or two,
+// and some hundred megabytes.
 constexpr size_t kMaxWork = 10'000'000;
 
 }  // namespace
@@ -67,9 +68,7 @@ void Interpreter::capture_scope(const ScopePointer& scope) {
 }
 
 void Interpreter::emit(std::string& out, std::string_view text) {
-  if (out.size() + text.size() > kMaxTextBytes) {
-    throw Error(fmt::format("the output is longer than {} MiB; that is the limit", kMaxTextBytes >> 20));
-  }
+  check_text_size(out.size() + text.size());
   out += text;
 }
 

@@ -9,13 +9,14 @@
 #include "text/jinja_format.h"
 #include "text/jinja_interpreter.h"
 #include "text/jinja_strings.h"
-#include "text/python_text.h"
-#include "text/unicode.h"
 
 namespace sluice::text::jinja {
 namespace {
 
 using Kind = Value::Kind;
+
+// What an element of a new list costs: its memory more than its time.
+constexpr size_t kElementWork = 4;
 
 const char* sign_of(Operator op) {
   switch (op) {
@@ -141,12 +142,13 @@ Value number_arithmetic(Operator op, double left, double right) {
 }
 
 Value repeated(Interpreter& interpreter, const Value& sequence, int64_t times) {
-  constexpr int64_t kMost = 64 << 20;
+  constexpr int64_t kMost = 16 << 20;
   times = std::max<int64_t>(times, 0);
-  if (times > kMost) throw Error("a repetition of more than 64 Mi times");
+  if (times > kMost) throw Error("a repetition of more than 16 Mi times");
   const auto count = static_cast<size_t>(times);
   if (sequence.is_string()) {
     const std::string& text = sequence.as_string();
+    check_text_size(text.size() * count);
     interpreter.spend_bytes(text.size() * count);
     std::string out;
     out.reserve(text.size() * count);
@@ -154,7 +156,7 @@ Value repeated(Interpreter& interpreter, const Value& sequence, int64_t times) {
     return Value::string(std::move(out));
   }
   const List& list = sequence.as_list();
-  interpreter.spend(list.items.size() * count);
+  interpreter.spend(kElementWork * list.items.size() * count);
   List out;
   out.kind = list.kind;
   for (size_t i = 0; i < count; ++i) out.items.insert(out.items.end(), list.items.begin(), list.items.end());
@@ -168,6 +170,7 @@ bool is_sequence(const Value& value) {
 
 Value joined(Interpreter& interpreter, const Value& left, const Value& right) {
   if (left.is_string() && right.is_string()) {
+    check_text_size(left.as_string().size() + right.as_string().size());
     interpreter.spend_bytes(left.as_string().size() + right.as_string().size());
     return Value::string(left.as_string() + right.as_string());
   }
@@ -179,9 +182,9 @@ Value joined(Interpreter& interpreter, const Value& left, const Value& right) {
   }
   List out;
   out.kind = left.as_list().kind;
+  interpreter.spend(kElementWork * (left.as_list().items.size() + right.as_list().items.size()));
   out.items = left.as_list().items;
   out.items.insert(out.items.end(), right.as_list().items.begin(), right.as_list().items.end());
-  interpreter.spend(out.items.size());
   return Value::of(std::move(out));
 }
 
@@ -190,16 +193,6 @@ int order_numbers(const Value& left, const Value& right) {
     return left.as_integer() < right.as_integer() ? -1 : left.as_integer() > right.as_integer() ? 1 : 0;
   }
   return left.as_number() < right.as_number() ? -1 : left.as_number() > right.as_number() ? 1 : 0;
-}
-
-// A range that has these numbers.
-std::string range_label(const std::vector<Value>& items) {
-  if (items.empty()) return "range(0, 0)";
-  const int64_t first = items.front().as_integer();
-  const int64_t step = items.size() > 1 ? items[1].as_integer() - first : 1;
-  const int64_t stop = items.back().as_integer() + step;
-  return step == 1 ? fmt::format("range({}, {})", first, stop)
-                   : fmt::format("range({}, {}, {})", first, stop, step);
 }
 
 bool lists_comparable(const List& left, const List& right) {
@@ -320,131 +313,6 @@ bool compare(Interpreter& interpreter, Operator op, const Value& left, const Val
     default:
       return ordered >= 0;
   }
-}
-
-bool contains(Interpreter& interpreter, const Value& container, const Value& item) {
-  if (container.is_string()) {
-    if (!item.is_string()) {
-      throw Error("'in <string>' requires string as left operand, not " + item.type_name());
-    }
-    interpreter.spend_bytes(container.as_string().size());
-    return container.as_string().find(item.as_string()) != std::string::npos;
-  }
-  if (container.is(Kind::dict)) return container.as_dict().find(item) != nullptr;
-  if (container.is(Kind::list) || container.is_undefined()) {
-    for (const Value& element : iterate(interpreter, container)) {
-      if (equal(interpreter, element, item)) return true;
-    }
-    return false;
-  }
-  throw Error("argument of type '" + container.type_name() + "' is not iterable");
-}
-
-std::vector<Value> iterate(Interpreter& interpreter, const Value& value) {
-  std::vector<Value> items;
-  switch (value.kind()) {
-    case Kind::undefined:
-      return items;
-    case Kind::string:
-      interpreter.spend(value.as_string().size());
-      for (std::string& character : python::characters(value.as_string())) {
-        items.push_back(Value::string(std::move(character)));
-      }
-      return items;
-    case Kind::list: {
-      const List& list = value.as_list();
-      interpreter.spend(list.items.size());
-      if (list.kind != ListKind::generator) return list.items;
-      items.assign(list.items.begin() + static_cast<std::ptrdiff_t>(list.taken), list.items.end());
-      list.taken = list.items.size();
-      return items;
-    }
-    case Kind::dict:
-      interpreter.spend(value.as_dict().size());
-      for (const auto& [key, unused] : value.as_dict().entries()) items.push_back(key);
-      return items;
-    default:
-      throw Error("'" + value.type_name() + "' object is not iterable");
-  }
-}
-
-std::optional<int64_t> length(const Value& value) {
-  switch (value.kind()) {
-    case Kind::undefined:
-      return 0;
-    case Kind::string:
-      return static_cast<int64_t>(count_code_points(value.as_string()));
-    case Kind::list:
-      if (value.as_list().kind == ListKind::generator) return std::nullopt;
-      return static_cast<int64_t>(value.as_list().items.size());
-    case Kind::dict:
-      return static_cast<int64_t>(value.as_dict().size());
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<Value> subscript(Interpreter& interpreter, const Value& container, const Value& key) {
-  refuse_undefined(container);
-  if (container.is(Kind::dict)) {
-    const bool hashable = !key.is(Kind::dict) && !key.is(Kind::object) && !key.is_undefined() &&
-                          !(key.is(Kind::list) && key.as_list().kind != ListKind::tuple);
-    const Value* found = hashable ? container.as_dict().find(key) : nullptr;
-    return found == nullptr ? std::nullopt : std::optional(*found);
-  }
-  const bool indexable =
-      container.is_string() || (container.is(Kind::list) && container.as_list().kind != ListKind::generator &&
-                                container.as_list().kind != ListKind::view);
-  if (!indexable || !key.is_integral()) return std::nullopt;
-  if (container.is_string()) interpreter.spend_bytes(container.as_string().size());
-  const int64_t size = *length(container);
-  const int64_t index = key.as_integer() < 0 ? key.as_integer() + size : key.as_integer();
-  if (index < 0 || index >= size) return std::nullopt;
-  if (container.is(Kind::list)) return container.as_list().items[static_cast<size_t>(index)];
-  const std::string& text = container.as_string();
-  const size_t begin = python::byte_of(text, static_cast<size_t>(index));
-  size_t end = begin;
-  next_code_point(text, end);
-  return Value::string(text.substr(begin, end - begin));
-}
-
-Value slice(Interpreter& interpreter, const Value& container, const Value& start, const Value& stop,
-            const Value& step) {
-  refuse_undefined(container);
-  const auto bound = [](const Value& value, int64_t absent) {
-    if (value.is_none()) return absent;
-    if (!value.is_integral()) throw Error("slice indices must be integers or None");
-    return value.as_integer();
-  };
-  const int64_t stride = bound(step, 1);
-  if (stride == 0) throw Error("slice step cannot be zero");
-  std::vector<Value> all = iterate(interpreter, container);
-  const auto size = static_cast<int64_t>(all.size());
-  const int64_t lowest = stride > 0 ? 0 : -1;
-  const int64_t highest = stride > 0 ? size : size - 1;
-  const auto place = [&](const Value& value, int64_t absent) {
-    int64_t at = bound(value, absent);
-    if (!value.is_none() && at < 0) at = std::max<int64_t>(at, -size - 1) + size;
-    return std::clamp(at, lowest, highest);
-  };
-  const int64_t first = place(start, stride > 0 ? 0 : size - 1);
-  const int64_t last = place(stop, stride > 0 ? size : -1);
-  std::vector<Value> chosen;
-  for (int64_t at = first; stride > 0 ? at < last : at > last;) {
-    chosen.push_back(all[static_cast<size_t>(at)]);
-    if (__builtin_add_overflow(at, stride, &at)) break;
-  }
-  if (!container.is_string()) {
-    List list;
-    const ListKind kind = container.as_list().kind;
-    list.kind = kind == ListKind::group ? ListKind::tuple : kind;
-    if (kind == ListKind::range) list.label = range_label(chosen);
-    list.items = std::move(chosen);
-    return Value::of(std::move(list));
-  }
-  std::string text;
-  for (const Value& character : chosen) text += character.as_string();
-  return Value::string(std::move(text));
 }
 
 }  // namespace sluice::text::jinja

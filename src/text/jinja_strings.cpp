@@ -131,7 +131,7 @@ class PercentFormat {
       } else {
         out += conversion();
       }
-      if (out.size() > kMaxTextBytes) throw Error("a text of more than 64 MiB; that is the limit");
+      check_text_size(out.size());
     }
     // Python takes a list for a mapping here, and does not ask whether it was used.
     const bool mapping = arguments_.is(Value::Kind::dict) ||
@@ -284,7 +284,7 @@ std::string format_fields(Interpreter& interpreter, std::string_view text, const
       out += c;
       ++at;
     }
-    if (out.size() > kMaxTextBytes) throw Error("a text of more than 64 MiB; that is the limit");
+    check_text_size(out.size());
   }
   interpreter.spend_bytes(out.size());
   return out;
@@ -301,9 +301,7 @@ std::string replaced(Interpreter& interpreter, std::string_view text, std::strin
     }
   }
   if (most >= 0) matches = std::min(matches, static_cast<size_t>(most));
-  if (with.size() > 0 && matches > kMaxTextBytes / with.size()) {
-    throw Error("a text of more than 64 MiB; that is the limit");
-  }
+  check_text_size(matches * with.size());  // at most 16 Mi times 16 Mi: no overflow
   interpreter.spend_bytes(text.size() + matches * with.size());
   return python::replace(text, old, with, most);
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 #include <thread>
 
@@ -47,7 +48,7 @@ TEST(JinjaLimits, GrowingValuesAreAnError) {
       "{% set ns = namespace(x='ab') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}";
   EXPECT_THAT(outcome(grow), testing::HasSubstr("limit"));
   EXPECT_THAT(outcome("{{ 'x' * 100000000000 }}"), testing::HasSubstr("repetition"));
-  EXPECT_THAT(outcome("{{ ('x' * 50000000) ~ ('x' * 50000000) }}"), testing::HasSubstr("limit"));
+  EXPECT_THAT(outcome("{{ ('x' * 10000000) ~ ('x' * 10000000) }}"), testing::HasSubstr("limit"));
   EXPECT_THAT(outcome("{{ ('x' * 100000)|replace('', 'y' * 100000) }}"), testing::HasSubstr("limit"));
   EXPECT_THAT(outcome("{{ 'x'.center(10 ** 12) }}"), testing::HasSubstr("width"));
   EXPECT_THAT(outcome("{{ '%999999999d' % 1 }}"), testing::HasSubstr("width"));
