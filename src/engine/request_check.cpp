@@ -20,8 +20,8 @@ Status check_ids(std::string_view field, std::span<const int32_t> ids, int vocab
 
 Status check_sampling(const SamplingParameters& sampling) {
   if (!std::isfinite(sampling.temperature) || sampling.temperature < 0) {
-    return invalid_argument(
-        fmt::format("temperature is {}; it must be a finite number from 0 (greedy) up", sampling.temperature));
+    return invalid_argument(fmt::format("temperature is {}; it must be a finite number from 0 (greedy) up",
+                                        sampling.temperature));
   }
   if (!(sampling.top_p > 0 && sampling.top_p <= 1)) {
     return invalid_argument(fmt::format("top_p is {}; it must be above 0 and at most 1", sampling.top_p));
@@ -67,8 +67,9 @@ Status check_request(Request& request, const RequestLimits& limits) {
                        static_cast<int64_t>(request.prompt.size());
   request.max_tokens = static_cast<int>(std::min<int64_t>(request.max_tokens, room));
   if (static_cast<int64_t>(request.resumed.size()) >= request.max_tokens) {
-    return invalid_argument(fmt::format("resumed has {} tokens; max_tokens is {}, so nothing is left to generate",
-                                        request.resumed.size(), request.max_tokens));
+    return invalid_argument(
+        fmt::format("resumed has {} tokens; max_tokens is {}, so nothing is left to generate",
+                    request.resumed.size(), request.max_tokens));
   }
   return {};
 }
@@ -80,12 +81,14 @@ Status check_options(const Options& options, int vocab_size) {
   SLUICE_RETURN_IF_ERROR(at_least_one("kv_blocks", options.kv_blocks));
   SLUICE_RETURN_IF_ERROR(at_least_one("max_queued", options.max_queued));
   if (options.max_model_len < 0 || options.max_model_len == 1) {
-    return invalid_argument(fmt::format("max_model_len is {}; it must be at least 2, one of prompt and one of "
-                                        "output, or 0 for the model's",
-                                        options.max_model_len));
+    return invalid_argument(
+        fmt::format("max_model_len is {}; it must be at least 2, one of prompt and one of "
+                    "output, or 0 for the model's",
+                    options.max_model_len));
   }
   if (options.step_deadline <= 0) {
-    return invalid_argument(fmt::format("step_deadline is {} ns; it must be positive", options.step_deadline));
+    return invalid_argument(
+        fmt::format("step_deadline is {} ns; it must be positive", options.step_deadline));
   }
   SLUICE_RETURN_IF_ERROR(check_ids("canary_token", {&options.canary_token, 1}, vocab_size));
   return check_ids("eos_token_ids", options.eos_token_ids, vocab_size);

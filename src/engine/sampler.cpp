@@ -92,8 +92,8 @@ int32_t sample(std::span<const float> logits, const SamplingParameters& sampling
 Status check_finite(std::span<const float> logits) {
   const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
   if (bad == logits.end()) return {};
-  return data_loss(fmt::format("the logit of token {} is {}; every logit must be finite",
-                               bad - logits.begin(), *bad));
+  return data_loss(
+      fmt::format("the logit of token {} is {}; every logit must be finite", bad - logits.begin(), *bad));
 }
 
 float log_probability(std::span<const float> logits, int32_t token) {

@@ -51,8 +51,8 @@ Result<std::unique_ptr<Engine>> Engine::start(model::Model& model, compute::Back
   const compute::KvShape shape = model.kv_shape(options.kv_blocks + 1, options.block_size);
   auto cache = backend.make_kv_cache(shape);
   if (!cache.ok()) return cache.status().with_context("KV cache");
-  return std::unique_ptr<Engine>(std::make_unique<StepLoop>(model, std::move(cache).value(), std::move(options),
-                                                            std::move(callbacks), limits));
+  return std::unique_ptr<Engine>(std::make_unique<StepLoop>(
+      model, std::move(cache).value(), std::move(options), std::move(callbacks), limits));
 }
 
 StepLoop::StepLoop(model::Model& model, std::unique_ptr<compute::KvCache> cache, Options options,
@@ -91,8 +91,9 @@ Result<uint64_t> StepLoop::submit(Request request, Sink sink) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return unavailable(fmt::format("{} is stopping", options_.rank_name));
   if (stats_.waiting >= options_.max_queued) {
-    return Status(Code::resource_exhausted, fmt::format("the queue of {} is full: {} requests wait, the limit is {}",
-                                                        options_.rank_name, stats_.waiting, options_.max_queued));
+    return Status(Code::resource_exhausted,
+                  fmt::format("the queue of {} is full: {} requests wait, the limit is {}",
+                              options_.rank_name, stats_.waiting, options_.max_queued));
   }
   const uint64_t id = next_id_++;
   state->id = id;
@@ -142,9 +143,7 @@ void StepLoop::run() {
   while (exchange::Exchange* exchange = await_epoch()) finish_epoch(run_epoch(*exchange));
   absorb();
   for (auto& request : scheduler_.remove_all()) {
-    request->sink({.request = request->id,
-                   .index = request->output_count(),
-                   .finish = Finish::cancelled});
+    request->sink({.request = request->id, .index = request->output_count(), .finish = Finish::cancelled});
   }
 }
 
@@ -225,11 +224,12 @@ Result<bool> StepLoop::run_step(exchange::Exchange& exchange, uint64_t step) {
   const std::vector<Part> parts = scheduler_.plan(options_.max_num_batched_tokens - (canary ? 1 : 0));
   const StepBatch batch(parts, canary);
   const exchange::StepFlags flags{.has_work = scheduler_.work_after(parts)};
-  const Matrix logits{logits_.data(), DType::float32, batch.logit_count(), limits_.vocab_size, limits_.vocab_size};
+  const Matrix logits{logits_.data(), DType::float32, batch.logit_count(), limits_.vocab_size,
+                      limits_.vocab_size};
 
-  SLUICE_ASSIGN_OR_RETURN(const model::Outcome outcome,
-                          model_.forward(batch.view(flags), *cache_, exchange, logits,
-                                         Deadline::after(options_.step_deadline)));
+  SLUICE_ASSIGN_OR_RETURN(
+      const model::Outcome outcome,
+      model_.forward(batch.view(flags), *cache_, exchange, logits, Deadline::after(options_.step_deadline)));
   if (canary) {
     const Status finite = check_finite(logits_row(0));
     if (!finite.ok()) return finite.with_context("the epoch's first token");
@@ -257,7 +257,8 @@ std::vector<StepLoop::Delivery> StepLoop::commit(const std::vector<Part>& parts,
     if (!part.completes) continue;
     RequestState& request = *part.request;
     if (!std::exchange(request.counted, true)) prompt_tokens += request.request.prompt.size();
-    Delivery delivery{.request = &request, .ended = nullptr, .output = take_token(request, logits_row(row++))};
+    Delivery delivery{
+        .request = &request, .ended = nullptr, .output = take_token(request, logits_row(row++))};
     if (delivery.output.token >= 0) ++tokens;
     if (delivery.output.finish != Finish::none) {
       ++finished;

@@ -134,10 +134,12 @@ Result<model::Outcome> ToyModel::forward(const model::Batch& batch, compute::KvC
   int64_t out = 0;
   for (const compute::Sequence& sequence : batch.sequences) {
     const int64_t last_row = sequence.first_row + sequence.queries - 1;
-    const bool wanted = std::find(batch.logit_rows.begin(), batch.logit_rows.end(), last_row) != batch.logit_rows.end();
+    const bool wanted =
+        std::find(batch.logit_rows.begin(), batch.logit_rows.end(), last_row) != batch.logit_rows.end();
     if (!wanted) continue;
     std::vector<int32_t> context;
-    for (int64_t p = 0; p < sequence.start + sequence.queries; ++p) context.push_back(kv.at(sequence.blocks, p));
+    for (int64_t p = 0; p < sequence.start + sequence.queries; ++p)
+      context.push_back(kv.at(sequence.blocks, p));
     std::vector<float> row = toy_logits(context);
     if (edit_logits) edit_logits(context, row);
     std::memcpy(logits.row_bytes(out++), row.data(), row.size() * sizeof(float));
@@ -153,30 +155,33 @@ Status ToyModel::run_experts(int layer, const model::Batch& batch, exchange::Exc
   std::vector<int32_t> experts;
   std::vector<float> weights;
   for (size_t t = 0; t < tokens; ++t) {
-    for (int h = 0; h < kToyHidden; ++h) x[t * kToyHidden + static_cast<size_t>(h)] = static_cast<float>(batch.tokens[t] + h);
+    for (int h = 0; h < kToyHidden; ++h)
+      x[t * kToyHidden + static_cast<size_t>(h)] = static_cast<float>(batch.tokens[t] + h);
     for (int k = 0; k < kToyTopK; ++k) {
       experts.push_back(toy_expert(batch.tokens[t], layer, k));
       weights.push_back(k == 0 ? 0.5F : 0.25F);
     }
   }
   const auto rows = static_cast<int64_t>(tokens);
-  SLUICE_ASSIGN_OR_RETURN(
-      const exchange::Received received,
-      exchange.dispatch(layer, {x.data(), DType::float32, rows, kToyHidden, kToyHidden}, experts, weights,
-                        batch.flags, deadline));
+  SLUICE_ASSIGN_OR_RETURN(const exchange::Received received,
+                          exchange.dispatch(layer, {x.data(), DType::float32, rows, kToyHidden, kToyHidden},
+                                            experts, weights, batch.flags, deadline));
   any = received.any;
   const auto pairs = static_cast<size_t>(received.pairs());
   std::vector<float> results(pairs * kToyHidden);
   const std::span<const int> mine = placement_.experts_of(rank_);
   for (size_t e = 0; e + 1 < received.expert_offsets.size(); ++e) {
-    for (auto p = static_cast<size_t>(received.expert_offsets[e]); p < static_cast<size_t>(received.expert_offsets[e + 1]); ++p) {
+    for (auto p = static_cast<size_t>(received.expert_offsets[e]);
+         p < static_cast<size_t>(received.expert_offsets[e + 1]); ++p) {
       const auto* row = reinterpret_cast<const float*>(received.rows[p]);
-      for (size_t h = 0; h < kToyHidden; ++h) results[p * kToyHidden + h] = row[h] * static_cast<float>(mine[e] + 1);
+      for (size_t h = 0; h < kToyHidden; ++h)
+        results[p * kToyHidden + h] = row[h] * static_cast<float>(mine[e] + 1);
     }
   }
   std::vector<float> out(tokens * kToyHidden);
-  SLUICE_RETURN_IF_ERROR(exchange.combine(layer, {results.data(), DType::float32, received.pairs(), kToyHidden, kToyHidden},
-                                          {out.data(), DType::float32, rows, kToyHidden, kToyHidden}, deadline));
+  SLUICE_RETURN_IF_ERROR(
+      exchange.combine(layer, {results.data(), DType::float32, received.pairs(), kToyHidden, kToyHidden},
+                       {out.data(), DType::float32, rows, kToyHidden, kToyHidden}, deadline));
   for (size_t i = 0; i < out.size(); ++i) {
     const int32_t token = batch.tokens[i / kToyHidden];
     const float factor = 0.5F * static_cast<float>(toy_expert(token, layer, 0) + 1) +

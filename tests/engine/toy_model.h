@@ -1,6 +1,6 @@
 // A model without weights, for tests of the engine: the next token is a hash of the whole context, read back
-// through the block tables, so any mistake in paging, chunking, preemption or commit changes the text. It takes
-// part in exchanges like a real one and checks what they bring back.
+// through the block tables, so any mistake in paging, chunking, preemption or commit changes the text. It
+// takes part in exchanges like a real one and checks what they bring back.
 #pragma once
 
 #include <atomic>
