@@ -4,6 +4,7 @@
 // Threads: the engine's only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

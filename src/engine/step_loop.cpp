@@ -18,6 +18,14 @@ int most_running(const Options& options) {
   return std::min(options.max_num_seqs, options.max_num_batched_tokens);
 }
 
+Output next_output(const RequestState& request, Finish finish) {
+  Output output;
+  output.request = request.id;
+  output.index = request.output_count();
+  output.finish = finish;
+  return output;
+}
+
 bool contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
@@ -142,9 +150,7 @@ fabric::Report StepLoop::report() const {
 void StepLoop::run() {
   while (exchange::Exchange* exchange = await_epoch()) finish_epoch(run_epoch(*exchange));
   absorb();
-  for (auto& request : scheduler_.remove_all()) {
-    request->sink({.request = request->id, .index = request->output_count(), .finish = Finish::cancelled});
-  }
+  for (auto& request : scheduler_.remove_all()) request->sink(next_output(*request, Finish::cancelled));
 }
 
 // Null when the engine is to stop.
@@ -275,7 +281,7 @@ std::vector<StepLoop::Delivery> StepLoop::commit(const std::vector<Part>& parts,
 
 // The request's next token, appended to it; or the request's end where there can be none.
 Output StepLoop::take_token(RequestState& request, std::span<const float> logits) {
-  Output output{.request = request.id, .index = request.output_count()};
+  Output output = next_output(request, Finish::none);
   if (const Status finite = check_finite(logits); !finite.ok()) {
     output.finish = Finish::error;
     output.error = finite.with_context(fmt::format("request {}, position {}", request.id, request.length()));
@@ -315,9 +321,7 @@ void StepLoop::absorb() {
     stats_.requests_finished += cancelled.size();
   }
   publish_counts();
-  for (const auto& request : cancelled) {
-    request->sink({.request = request->id, .index = request->output_count(), .finish = Finish::cancelled});
-  }
+  for (const auto& request : cancelled) request->sink(next_output(*request, Finish::cancelled));
 }
 
 void StepLoop::publish_counts() {

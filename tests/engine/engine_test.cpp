@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "harness.h"
 
@@ -323,6 +324,9 @@ TEST_F(EngineTest, DestructionCancelsWhatIsOpen) {
     Options options = toy_options();
     options.max_num_seqs = 1;
     start(options);
+    cluster_->model().on_forward = [](const model::Batch&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // so that they are open still
+    };
     ASSERT_TRUE(engine().submit(greedy_request({1}, 250), running.sink()).ok());
     ASSERT_TRUE(engine().submit(greedy_request({2}, 250), waiting.sink()).ok());
     running.wait_for(1);

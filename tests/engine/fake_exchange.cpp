@@ -86,7 +86,11 @@ class FakeExchange final : public exchange::Exchange {
     if (hub_.blamed_ < 0) return std::nullopt;
     return exchange::Blame{.rank = hub_.blamed_, .reason = "broken by the test"};
   }
-  fabric::Report report() const override { return {.provider = "fake"}; }
+  fabric::Report report() const override {
+    fabric::Report report;
+    report.provider = "fake";
+    return report;
+  }
 
  private:
   FakeHub::Member& self() const { return hub_.members_[rank_]; }
@@ -130,7 +134,9 @@ std::unique_ptr<exchange::Exchange> FakeHub::open(int rank, uint64_t epoch) {
     const std::lock_guard lock(mutex_);
     Member& member = members_[static_cast<size_t>(rank)];
     const uint64_t break_at = member.break_at;
-    member = {.epoch = epoch, .break_at = break_at};
+    member = Member();
+    member.epoch = epoch;
+    member.break_at = break_at;
     blamed_ = -1;
   }
   return std::make_unique<FakeExchange>(*this, rank, epoch);

@@ -30,7 +30,7 @@ class FakeHub {
     uint64_t epoch = 0;
     uint64_t dispatched = 0;  // exchanges
     uint64_t combined = 0;
-    exchange::StepFlags flags[2];
+    exchange::StepFlags flags[2]{};
     uint64_t woken = 0;
     bool nudged = false;
     bool ended = false;
