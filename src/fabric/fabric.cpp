@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "fabric/libfabric/network_fabric.h"
 #include "fabric/local/local_fabric.h"
 #include "fabric/wire.h"
 
@@ -29,6 +32,9 @@ std::span<const std::string_view> provider_names() { return kProviders; }
 Result<std::unique_ptr<Fabric>> Fabric::open(const Options& options, Bootstrap& bootstrap) {
   SLUICE_RETURN_IF_ERROR(check_options(options));
   if (options.provider == "local") return open_local(options, bootstrap);
+  if (std::find(kProviders.begin(), kProviders.end(), options.provider) != kProviders.end()) {
+    return open_network(options, bootstrap);
+  }
   return invalid_argument(fmt::format("there is no fabric '{}'; choose one of {}", options.provider,
                                       fmt::join(kProviders, ", ")));
 }

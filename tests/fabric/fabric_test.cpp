@@ -241,7 +241,9 @@ TEST_P(FabricTest, NamesTheRankThatNeverComes) {
   EXPECT_THAT(fabric.status().message(), HasSubstr("rank 1 is missing"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Providers, FabricTest, testing::Values(Setup{"local"}, Setup{"local", true}),
+INSTANTIATE_TEST_SUITE_P(Providers, FabricTest,
+                         testing::Values(Setup{"local"}, Setup{"local", true}, Setup{"tcp"},
+                                         Setup{"tcp", false, 512}),
                          setup_name);
 
 TEST(FabricOpen, RefusesAnUnknownProviderWithTheList) {
