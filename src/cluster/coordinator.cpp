@@ -347,6 +347,11 @@ void Coordinator::expect_departures() {
   state_->departures_expected = true;
 }
 
+Status Coordinator::hopeless() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->membership.hopeless();
+}
+
 ClusterView Coordinator::view() const {
   const std::lock_guard lock(state_->mutex);
   return state_->membership.view();

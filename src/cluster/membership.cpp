@@ -3,13 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace sluice::cluster {
 namespace {
 
 // A message names this many ranks and counts the others.
 constexpr int kRanksNamed = 8;
+
+// The first line in which two fingerprints differ, of each.
+std::pair<std::string_view, std::string_view> first_difference(std::string_view left,
+                                                               std::string_view right) {
+  while (true) {
+    const std::string_view a = left.substr(0, left.find('\n'));
+    const std::string_view b = right.substr(0, right.find('\n'));
+    if (a != b || a.size() == left.size() || b.size() == right.size()) return {a, b};
+    left.remove_prefix(a.size() + 1);
+    right.remove_prefix(b.size() + 1);
+  }
+}
 
 std::string describe(int rank, const Breakage& why) {
   std::string text = fmt::format("rank {} cannot go on: {}", rank, why.reason);
@@ -55,10 +69,11 @@ Status Membership::check(const Introduction& who) const {
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const Slot& other = slots_[static_cast<size_t>(rank)];
     if (rank == who.rank || other.session == 0 || other.who.fingerprint == who.fingerprint) continue;
+    const auto [mine, theirs] = first_difference(who.fingerprint, other.who.fingerprint);
     return invalid_argument(
         fmt::format("rank {} is refused, because it differs from rank {}: it has '{}', rank {} has '{}'; all "
                     "ranks must run the same program, model and options",
-                    who.rank, rank, who.fingerprint, rank, other.who.fingerprint));
+                    who.rank, rank, mine, rank, theirs));
   }
   return {};
 }
@@ -93,7 +108,7 @@ void Membership::ready(Session session, EpochId epoch, fabric::Report report) {
   slot->state = "ready";
   slot->fabric = std::move(report);
   if (ready()) {
-    was_ready_ = true;
+    ever_ready_ = was_ready_ = true;
     broken_in_a_row_ = 0;
   }
 }
@@ -183,6 +198,12 @@ std::vector<Directive> Membership::take_directives() { return std::exchange(dire
 
 bool Membership::ready() const {
   return running_ && std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.ready; });
+}
+
+Status Membership::hopeless() const {
+  if (ever_ready_ || broken_in_a_row_ < options_.first_attempts) return {};
+  return unavailable(
+      fmt::format("the first {} epochs all broke, the last because {}", broken_in_a_row_, last_end_));
 }
 
 std::string Membership::message() const {

@@ -61,6 +61,7 @@ class Membership {
     // Between an epoch that broke before it was ready and the next one; doubled each time in a row.
     Nanos first_retry = milliseconds(100);
     Nanos longest_retry = seconds(5);
+    int first_attempts = 5;
   };
 
   explicit Membership(Options options);
@@ -89,6 +90,8 @@ class Membership {
   EpochId epoch() const { return epoch_; }
   bool running() const { return running_; }
   const std::string& why_ended() const { return last_end_; }  // the last epoch that did
+  // An error when so many epochs in a row have broken that were the first ones: nothing has ever worked.
+  Status hopeless() const;
 
  private:
   struct Slot {
@@ -113,6 +116,7 @@ class Membership {
   EpochId epoch_;
   EpochId highest_seen_;  // by any rank that joined
   bool running_ = false;
+  bool ever_ready_ = false;
   bool was_ready_ = false;   // the epoch that runs
   int broken_in_a_row_ = 0;  // epochs that ended before they were ready
   Nanos not_before_ = 0;     // the next epoch

@@ -167,7 +167,12 @@ void Supervisor::probe() {
     if (child.process && !child.working) child.working = !child.spec.is_working || child.spec.is_working();
     all = all && child.working;
   }
-  if (!all || announced_) return;
+  if (announced_) return;
+  if (!all) {
+    const Status status = hooks_.hopeless ? hooks_.hopeless() : Status();
+    if (!status.ok()) give_up(status.message() + ": giving up", kExitFailure, {});
+    return;
+  }
   announced_ = true;
   if (hooks_.all_working) hooks_.all_working();
 }

@@ -38,7 +38,9 @@ struct SupervisorPolicy {
 struct SupervisorHooks {
   std::function<void(size_t child, int pid)> started;
   std::function<void(size_t child, int pid, const std::string& reason)> exited;
-  std::function<void()> all_working;  // the first time that all do
+  // Asked now and then until all children work; an error gives everything up.
+  std::function<Status()> hopeless;
+  std::function<void()> all_working;  // once
   std::function<void()> stopping;
 };
 

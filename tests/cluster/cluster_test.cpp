@@ -212,8 +212,10 @@ TEST_F(ClusterTest, RequestsGoToTheRankWithTheFewest) {
   int cancelled = 0;
   for (size_t i = 0; i < ids.size(); i += 2, ++cancelled) client_->cancel(ids[i]);
   ASSERT_TRUE(eventually([&] { return running(0) + running(1) == 8 - cancelled; }));
-  for (int i = 0; i < cancelled; ++i)
+  std::vector<Stream> more(4);
+  for (int i = 0; i < cancelled; ++i) {
     ASSERT_TRUE(client_->submit(request(1, 1 << 30), more[static_cast<size_t>(i)].sink()).ok());
+  }
   EXPECT_TRUE(eventually([&] { return running(0) == 4 && running(1) == 4; }));
 }
 
@@ -297,9 +299,9 @@ TEST_F(ClusterTest, RankWithoutCoordinatorExits) {
   RankThread rank(0, directory_->path(), {}, milliseconds(300));
   ASSERT_TRUE(eventually([&] { return coordinator_->view().health.ready; }));
   coordinator_.reset();
-  EXPECT_EQ(rank.wait(), kExitFailure);
+  EXPECT_EQ(rank.wait(), kExitOrphaned);
   RankThread never(0, directory_->path(), {}, milliseconds(300));
-  EXPECT_EQ(never.wait(), kExitFailure);
+  EXPECT_EQ(never.wait(), kExitOrphaned);
 }
 
 TEST_F(ClusterTest, RanksAndFrontsFindACoordinatorThatComesBack) {
@@ -413,6 +415,7 @@ class ProcessTest : public ClusterTest {
             [this](size_t rank, int pid, const std::string& why) {
               coordinator_->process_exited(static_cast<int>(rank), pid, why);
             },
+        .hopeless = {},
         .all_working = {},
         .stopping = [this] { coordinator_->expect_departures(); }};
     start_coordinator(ranks);

@@ -104,7 +104,8 @@ TEST(Membership, BrokenEpochIsFollowedByAnotherAtOnceAfterAReadyOne) {
 }
 
 TEST(Membership, EpochsThatNeverBecomeReadyAreRetriedMoreAndMoreSlowly) {
-  Membership membership({.ranks = 1, .term = 1, .first_retry = 100, .longest_retry = 350});
+  Membership membership(
+      {.ranks = 1, .term = 1, .first_retry = 100, .longest_retry = 350, .first_attempts = 9});
   ASSERT_TRUE(membership.hello(1, rank(0), 0).ok());
   Nanos time = 0;
   uint64_t number = 1;
@@ -153,6 +154,28 @@ TEST(Membership, DifferentFingerprintIsRefusedWithBothValues) {
   EXPECT_THAT(status.message(), HasSubstr("'qwen3 f32'"));
   EXPECT_THAT(told(membership), ElementsAre());
   EXPECT_THAT(membership.view().health.ranks[1].state, HasSubstr("refused"));
+}
+
+TEST(Membership, RefusalQuotesTheLineThatDiffers) {
+  Membership membership({.ranks = 2});
+  ASSERT_TRUE(membership.hello(1, rank(0, 100, "version: 1\ndtype: bfloat16\nranks: 2\n"), 0).ok());
+  const Status status = membership.hello(2, rank(1, 100, "version: 1\ndtype: float32\nranks: 2\n"), 0);
+  EXPECT_THAT(status.message(), HasSubstr("it has 'dtype: float32', rank 0 has 'dtype: bfloat16'"));
+  EXPECT_THAT(membership.hello(3, rank(1, 100, "version: 1\n"), 0).message(),
+              HasSubstr("it has '', rank 0 has 'dtype: bfloat16'"));
+}
+
+TEST(Membership, IsHopelessWhenTheFirstEpochsAllBreak) {
+  Membership membership({.ranks = 1, .term = 1, .first_retry = 0, .longest_retry = 0, .first_attempts = 3});
+  ASSERT_TRUE(membership.hello(1, rank(0), 0).ok());
+  for (uint64_t number = 1; number <= 3; ++number) {
+    EXPECT_TRUE(membership.hopeless().ok());
+    membership.broken(1, {1, number}, because("there is no EFA device"), 0);
+  }
+  EXPECT_THAT(membership.hopeless().message(), HasSubstr("there is no EFA device"));
+  membership.ready(1, {1, 4}, {});
+  for (uint64_t number = 4; number <= 12; ++number) membership.broken(1, {1, number}, because("late"), 0);
+  EXPECT_TRUE(membership.hopeless().ok()) << "what has worked once is tried for ever";
 }
 
 TEST(Membership, AllRanksMayComeBackDifferent) {

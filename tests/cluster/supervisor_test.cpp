@@ -59,6 +59,7 @@ class SupervisorTest : public ::testing::Test {
                   events_.push_back(std::to_string(index) + " " + reason);
                   if (on_exited_) on_exited_(index);
                 },
+            .hopeless = {},
             .all_working =
                 [this] {
                   events_.push_back("all working");
@@ -195,6 +196,18 @@ TEST_F(SupervisorTest, ConfigurationErrorIsGivenUpAtOnce) {
   EXPECT_EQ(run(specs), kExitConfiguration);
   EXPECT_EQ(count(), 1);
   EXPECT_THAT(log_, HasSubstr("it cannot run like this. Its last lines:\n    more ranks than experts"));
+}
+
+TEST_F(SupervisorTest, HopelessnessEndsEverything) {
+  std::vector<ChildSpec> specs{child("rank 0", {"sleep", "60000"})};
+  specs[0].is_working = [] { return false; };
+  auto all_hooks = hooks();
+  int asked = 0;
+  all_hooks.hopeless = [&asked] { return ++asked < 3 ? Status() : unavailable("there is no EFA device"); };
+  Supervisor supervisor(SLUICE_TEST_CHILD, specs, all_hooks);
+  ASSERT_TRUE(supervisor.start().ok());
+  EXPECT_EQ(supervisor.run(stop_reader_.get()), kExitFailure);
+  EXPECT_EQ(events_.back(), "0 killed by signal 15");
 }
 
 TEST_F(SupervisorTest, UnfinishedLastLineIsPassedOnToo) {
