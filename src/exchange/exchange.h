@@ -50,8 +50,9 @@ struct Shape {
 struct Plan {
   size_t dispatch_slab_bytes = 0;  // payload of one source and half
   size_t combine_slab_bytes = 0;
-  size_t window_bytes = 0;   // ranks x halves x both slabs
+  size_t window_bytes = 0;   // ranks x halves x both slabs; 0 for one rank
   size_t staging_bytes = 0;  // the same again where peers are on the network
+  size_t own_bytes = 0;      // the rank's rows to itself
   std::string formula;       // with the numbers filled in, for people
 };
 // Refuses impossible shapes, naming field, value and what would be right.

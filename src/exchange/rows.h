@@ -1,0 +1,29 @@
+// The exchange's arithmetic: rounding rows to the wire type and summing weighted rows. One implementation for
+// all paths, compiled without contraction, so that the same inputs give the same bits on any number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+
+namespace sluice::exchange {
+
+// How the numbers of a row are to be read. The last one gives a rank's own float32 rows the rounding that the
+// wire gives to others'.
+enum class RowFormat : uint8_t { float32, bfloat16, float32_rounded_to_bfloat16 };
+
+struct WeightedRow {
+  const void* data = nullptr;
+  float weight = 1.0F;
+  RowFormat format = RowFormat::float32;
+};
+
+// Copies n elements; both types are float32 or bfloat16, rounding as base/dtype.h does.
+void convert_row(void* to, DType to_type, const void* from, DType from_type, int64_t n);
+
+// out[i] = rows[0].weight * rows[0][i] + rows[1].weight * rows[1][i] + ..., added in that order in float32,
+// then rounded to out_type. At least one row; out overlaps none.
+void sum_rows(std::span<const WeightedRow> rows, void* out, DType out_type, int64_t n);
+
+}  // namespace sluice::exchange
