@@ -1,6 +1,7 @@
 // Byte-level BPE from a Hugging Face tokenizer.json: normalizer (NFC or none), added tokens, pre-tokenizer
 // (Split by a regular expression, ByteLevel), merges. Exact on any bytes: what transformers' tokenizers
-// library gives, and decode(encode(x)) == x for valid UTF-8 that NFC leaves alone.
+// library gives, and decode(encode(x)) == x for valid UTF-8 that NFC leaves alone. Bytes that are no UTF-8
+// count as U+FFFD, one for each maximal subpart, as in a lossy decode.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,10 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special) const = 0;
   // One more than the highest id.
   virtual int vocab_size() const = 0;
+  // What the file's post-processor puts before and behind a text (begin and end of sequence). encode() leaves
+  // them out: completions add them, chat templates write their own.
+  virtual std::span<const int32_t> prefix_ids() const = 0;
+  virtual std::span<const int32_t> suffix_ids() const = 0;
 };
 
 }  // namespace sluice::text
