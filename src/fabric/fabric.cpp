@@ -3,6 +3,10 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "fabric/libfabric/network_fabric.h"
 #include "fabric/local/local_fabric.h"
 #include "fabric/wire.h"
 
@@ -24,11 +28,19 @@ Status check_options(const Options& options) {
 
 }  // namespace
 
+void prepare_process() {
+  // ofi_rxm keeps 4096 buffers of this size for messages; we send none, only one-sided writes.
+  setenv("FI_OFI_RXM_BUFFER_SIZE", "512", 0);
+}
+
 std::span<const std::string_view> provider_names() { return kProviders; }
 
 Result<std::unique_ptr<Fabric>> Fabric::open(const Options& options, Bootstrap& bootstrap) {
   SLUICE_RETURN_IF_ERROR(check_options(options));
   if (options.provider == "local") return open_local(options, bootstrap);
+  if (std::find(kProviders.begin(), kProviders.end(), options.provider) != kProviders.end()) {
+    return open_network(options, bootstrap);
+  }
   return invalid_argument(fmt::format("there is no fabric '{}'; choose one of {}", options.provider,
                                       fmt::join(kProviders, ", ")));
 }
