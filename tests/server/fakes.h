@@ -67,7 +67,7 @@ class FakeTokenizer : public text::Tokenizer {
 // "<role>content" for each message, then "<assistant>"; a content of "raise" is refused.
 class FakeTemplate : public text::ChatTemplate {
  public:
-  using Context = nlohmann::json;
+  using Context = nlohmann::ordered_json;
   Result<std::string> render(const Context& context) const override {
     std::string text;
     for (const auto& message : context.at("messages")) {
