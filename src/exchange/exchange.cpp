@@ -27,10 +27,10 @@ AlignedBytes allocate_aligned(size_t bytes) {
 }
 
 Status check_matrix(std::string_view name, const ConstMatrix& matrix, int64_t rows, int64_t cols) {
-  if (matrix.rows == rows && matrix.cols == cols && (matrix.stride >= cols || rows <= 1) &&
-      (matrix.data != nullptr || rows == 0)) {
-    return {};
+  if (matrix.data == nullptr && rows > 0) {
+    return invalid_argument(fmt::format("{} has {} rows and no data", name, rows));
   }
+  if (matrix.rows == rows && matrix.cols == cols && (matrix.stride >= cols || rows <= 1)) return {};
   return invalid_argument(fmt::format("{} is ({}, {}) with stride {}; it must be ({}, {}) with stride >= {}",
                                       name, matrix.rows, matrix.cols, matrix.stride, rows, cols, cols));
 }

@@ -68,6 +68,7 @@ Result<std::unique_ptr<fabric::Fabric>> Cluster::open_fabric(int rank, fabric::B
   options.epoch = 1;
   options.slab_bytes = slab_bytes_;
   options.proof_bytes = 0;
+  options.connect_timeout = seconds(120);
   options.stripe_bytes = 1024;
   options.guard_pages = true;
   return fabric::Fabric::open(options, bootstrap);
