@@ -45,7 +45,7 @@ class RankExchange final : public Exchange {
  public:
   RankExchange(const Shape& shape, const Placement& placement, int rank, uint64_t epoch,
                std::unique_ptr<fabric::Fabric> fabric, AlignedBytes own_rows, AlignedBytes own_sum)
-      : shape_(shape),
+      : shape_(without_needless_rounding(shape)),
         placement_(placement),
         rank_(rank),
         epoch_(epoch),
@@ -377,7 +377,7 @@ Result<std::unique_ptr<Exchange>> Exchange::open(const Shape& shape, const Place
   SLUICE_ASSIGN_OR_RETURN(const Plan needs, plan(shape, placement));
   SLUICE_RETURN_IF_ERROR(check_fabric(shape, rank, epoch, fabric.get()));
   AlignedBytes own_rows = allocate_aligned(needs.own_bytes);
-  AlignedBytes own_sum = allocate_aligned(row_stride(shape));
+  AlignedBytes own_sum = allocate_aligned(row_stride(without_needless_rounding(shape)));
   if (!own_rows || !own_sum) {
     return Status(Code::resource_exhausted,
                   fmt::format("exchange: no memory for {} ({})", needs.own_bytes, needs.formula));
