@@ -46,6 +46,7 @@ TEST(Lockstep, RanksWithoutWorkFollowTheOnesThatHaveSome) {
   cluster.enter(1);
   cluster.wait_ready(1);
   EXPECT_EQ(text_of(cluster.run(greedy_request({3, 1, 4}, 30), 2)), toy_text({3, 1, 4}, 30));
+  EXPECT_EQ(cluster.hub().wakes(), 1) << "has_work keeps the ranks together, not wakes";
   cluster.leave();
   const uint64_t completed = cluster.hub().completed(0);
   EXPECT_GE(completed, 31U * kToyLayers);
