@@ -88,8 +88,8 @@ class Printer {
                  {"traffic", nlohmann::json::array()}};
     const std::string ranks =
         settings.ranks == 1 ? "1 rank" : fmt::format("{} ranks over {}", settings.ranks, settings.fabric);
-    line(fmt::format("{}: {}, {}{}, tolerance {}", settings.model_directory, dtype_name(settings.dtype), ranks,
-                     settings.deterministic ? ", deterministic" : "", tolerance));
+    line(fmt::format("{}: {}, {}{}, tolerance {}", settings.model_directory, dtype_name(settings.dtype),
+                     ranks, settings.deterministic ? ", deterministic" : "", tolerance));
   }
 
   void cases(const std::vector<ReferenceCase>& references, const CheckRun& run, double tolerance) {

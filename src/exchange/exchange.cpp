@@ -27,10 +27,10 @@ AlignedBytes allocate_aligned(size_t bytes) {
 }
 
 Status check_matrix(std::string_view name, const ConstMatrix& matrix, int64_t rows, int64_t cols) {
-  if (matrix.rows == rows && matrix.cols == cols && (matrix.stride >= cols || rows <= 1) &&
-      (matrix.data != nullptr || rows == 0)) {
-    return {};
+  if (matrix.data == nullptr && rows > 0) {
+    return invalid_argument(fmt::format("{} has {} rows and no data", name, rows));
   }
+  if (matrix.rows == rows && matrix.cols == cols && (matrix.stride >= cols || rows <= 1)) return {};
   return invalid_argument(fmt::format("{} is ({}, {}) with stride {}; it must be ({}, {}) with stride >= {}",
                                       name, matrix.rows, matrix.cols, matrix.stride, rows, cols, cols));
 }
@@ -45,7 +45,7 @@ class RankExchange final : public Exchange {
  public:
   RankExchange(const Shape& shape, const Placement& placement, int rank, uint64_t epoch,
                std::unique_ptr<fabric::Fabric> fabric, AlignedBytes own_rows, AlignedBytes own_sum)
-      : shape_(shape),
+      : shape_(without_needless_rounding(shape)),
         placement_(placement),
         rank_(rank),
         epoch_(epoch),
@@ -377,7 +377,7 @@ Result<std::unique_ptr<Exchange>> Exchange::open(const Shape& shape, const Place
   SLUICE_ASSIGN_OR_RETURN(const Plan needs, plan(shape, placement));
   SLUICE_RETURN_IF_ERROR(check_fabric(shape, rank, epoch, fabric.get()));
   AlignedBytes own_rows = allocate_aligned(needs.own_bytes);
-  AlignedBytes own_sum = allocate_aligned(row_stride(shape));
+  AlignedBytes own_sum = allocate_aligned(row_stride(without_needless_rounding(shape)));
   if (!own_rows || !own_sum) {
     return Status(Code::resource_exhausted,
                   fmt::format("exchange: no memory for {} ({})", needs.own_bytes, needs.formula));

@@ -110,6 +110,7 @@ class Exchange {
   virtual void nudge() = 0;
   virtual void end_epoch() = 0;
 
+  // As given to open(); but the wire type of a rank alone, if not exact, is float32: nothing travels.
   virtual const Shape& shape() const = 0;
   virtual uint64_t epoch() const = 0;
   virtual std::optional<Blame> blame() const = 0;

@@ -64,6 +64,13 @@ constexpr size_t align_row(size_t bytes) {
   return (bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
 }
 
+// A rank alone sends nothing, so nothing is rounded to a wire type; exact mode rounds all the same, because its
+// results must not depend on the number of ranks.
+inline Shape without_needless_rounding(Shape shape) {
+  if (shape.ranks == 1 && !shape.exact) shape.wire = DType::float32;
+  return shape;
+}
+
 // Bytes from one row to the next.
 inline size_t row_stride(const Shape& shape) {
   return align_row(static_cast<size_t>(shape.hidden) * dtype_bytes(shape.wire));

@@ -63,7 +63,7 @@ Result<Plan> plan(const Shape& shape, const Placement& placement) {
         static_cast<size_t>(kMaxPairs) / ranks / experts_a_token));
   }
 
-  const size_t stride = row_stride(shape);
+  const size_t stride = row_stride(without_needless_rounding(shape));
   const size_t returned = shape.exact ? pairs : tokens;
   Plan result;
   result.dispatch_slab_bytes = dispatch_layout(shape, experts, tokens, pairs).end;

@@ -45,13 +45,13 @@ Status check_sequences(const Batch& batch, const compute::KvShape& cache) {
                       "position 0 on",
                       sequence.queries, sequence.first_row, sequence.start, next_row));
     }
-    next_row += sequence.queries;
     const int64_t room = static_cast<int64_t>(sequence.blocks.size()) * cache.block_size;
-    if (sequence.start + sequence.queries > room) {
+    if (sequence.queries > room - sequence.start) {
       return invalid_argument(
-          fmt::format("forward: a sequence reaches position {}, but its {} blocks hold {}",
-                      sequence.start + sequence.queries, sequence.blocks.size(), room));
+          fmt::format("forward: a sequence of {} queries at position {}, but its {} blocks hold {} positions",
+                      sequence.queries, sequence.start, sequence.blocks.size(), room));
     }
+    next_row += sequence.queries;
     for (const int32_t block : sequence.blocks) {
       if (block < 0 || block >= cache.blocks) {
         return invalid_argument(fmt::format("forward: block {}; the cache has {}", block, cache.blocks));

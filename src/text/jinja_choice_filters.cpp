@@ -15,6 +15,11 @@ Value generator(std::vector<Value> items) {
   return Value::of(std::move(list));
 }
 
+// Nothing at all comes of an empty or false value, whatever its type: so does Jinja.
+std::vector<Value> elements(Interpreter& interpreter, const Value& value) {
+  return value.truthy() ? iterate(interpreter, value) : std::vector<Value>();
+}
+
 // The arguments behind the first `skipped` positional ones.
 Arguments rest_of(const Arguments& arguments, size_t skipped) {
   Arguments rest;
@@ -35,14 +40,14 @@ Value map(Interpreter& interpreter, const Value& value, const Arguments& argumen
   if (arguments.positional.empty()) {
     const Bound bound("map", arguments, {"attribute", "default"}, 1);
     const bool with_default = bound.has(1) && !bound[1].is_none();
-    for (const Value& item : iterate(interpreter, value)) {
+    for (const Value& item : elements(interpreter, value)) {
       results.push_back(attribute_path(interpreter, item, bound[0], with_default ? &bound[1] : nullptr));
     }
     return generator(std::move(results));
   }
   const std::string& filter = name_argument(arguments, 0, "filter");
   const Arguments rest = rest_of(arguments, 1);
-  for (const Value& item : iterate(interpreter, value)) {
+  for (const Value& item : elements(interpreter, value)) {
     results.push_back(interpreter.filter(filter, item, rest));
   }
   return generator(std::move(results));
@@ -55,7 +60,7 @@ Value choose(Interpreter& interpreter, const Value& value, const Arguments& argu
   const bool tested = arguments.positional.size() > kTestAt;
   const Arguments rest = tested ? rest_of(arguments, kTestAt + 1) : Arguments();
   std::vector<Value> kept;
-  for (const Value& item : iterate(interpreter, value)) {
+  for (const Value& item : elements(interpreter, value)) {
     const Value subject =
         by_attribute ? attribute_path(interpreter, item, arguments.positional[0], nullptr) : item;
     const bool passes = tested ? interpreter.test(name_argument(arguments, kTestAt, "test"), subject, rest)

@@ -187,7 +187,7 @@ Value Interpreter::evaluate_item(const Expr& expr, const ScopePointer& scope) {
   const bool sliceable = object.is_string() || object.is_undefined() ||
                          (object.is(Value::Kind::list) && object.as_list().kind != ListKind::generator &&
                           object.as_list().kind != ListKind::view);
-  if (!sliceable) return missing(object, Value::none());
+  if (!sliceable) throw Error("'" + object.type_name() + "' object cannot be sliced");
   return slice(*this, object, start, stop, step);
 }
 

@@ -192,6 +192,16 @@ int order_numbers(const Value& left, const Value& right) {
   return left.as_number() < right.as_number() ? -1 : left.as_number() > right.as_number() ? 1 : 0;
 }
 
+// A range that has these numbers.
+std::string range_label(const std::vector<Value>& items) {
+  if (items.empty()) return "range(0, 0)";
+  const int64_t first = items.front().as_integer();
+  const int64_t step = items.size() > 1 ? items[1].as_integer() - first : 1;
+  const int64_t stop = items.back().as_integer() + step;
+  return step == 1 ? fmt::format("range({}, {})", first, stop)
+                   : fmt::format("range({}, {}, {})", first, stop, step);
+}
+
 bool lists_comparable(const List& left, const List& right) {
   const auto family = [](ListKind kind) { return kind == ListKind::group ? ListKind::tuple : kind; };
   return family(left.kind) == family(right.kind);
@@ -426,7 +436,9 @@ Value slice(Interpreter& interpreter, const Value& container, const Value& start
   }
   if (!container.is_string()) {
     List list;
-    list.kind = container.as_list().kind == ListKind::tuple ? ListKind::tuple : ListKind::list;
+    const ListKind kind = container.as_list().kind;
+    list.kind = kind == ListKind::group ? ListKind::tuple : kind;
+    if (kind == ListKind::range) list.label = range_label(chosen);
     list.items = std::move(chosen);
     return Value::of(std::move(list));
   }

@@ -133,7 +133,10 @@ class PercentFormat {
       }
       if (out.size() > kMaxTextBytes) throw Error("a text of more than 64 MiB; that is the limit");
     }
-    if (next_ < items_.size() && !arguments_.is(Value::Kind::dict)) {
+    // Python takes a list for a mapping here, and does not ask whether it was used.
+    const bool mapping = arguments_.is(Value::Kind::dict) ||
+                         (arguments_.is(Value::Kind::list) && arguments_.as_list().kind != ListKind::tuple);
+    if (next_ < items_.size() && !mapping) {
       throw Error("not all arguments converted during string formatting");
     }
     return out;

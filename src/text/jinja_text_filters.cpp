@@ -100,6 +100,8 @@ Value center(Interpreter& interpreter, const Value& value, const Arguments& argu
 
 Value indent(Interpreter& interpreter, const Value& value, const Arguments& arguments) {
   const Bound bound("indent", arguments, {"width", "first", "blank"});
+  if (value.is_undefined()) throw Error(value.undefined_message());
+  if (!value.is_string()) throw Error("indent wants a str, not " + value.type_name());
   std::string margin;
   if (bound.has(0) && bound[0].is_string()) {
     margin = bound[0].as_string();
@@ -122,12 +124,13 @@ Value indent(Interpreter& interpreter, const Value& value, const Arguments& argu
 
 Value truncate(Interpreter& interpreter, const Value& value, const Arguments& arguments) {
   const Bound bound("truncate", arguments, {"length", "killwords", "end", "leeway"});
+  const int64_t most = bound.integer(0, 255);
+  const auto size = length(value);
+  if (size && *size - most <= bound.integer(3, 5)) return value;
+  if (!value.is_string()) throw Error("truncate wants a str, not " + value.type_name());
   const std::string text = text_of(interpreter, value);
-  const int64_t length = bound.integer(0, 255);
   const std::string end = bound.text(2, "...");
-  if (static_cast<int64_t>(count_code_points(text)) <= length + bound.integer(3, 5))
-    return Value::string(text);
-  const int64_t kept = length - static_cast<int64_t>(count_code_points(end));
+  const int64_t kept = most - static_cast<int64_t>(count_code_points(end));
   if (kept < 0) throw Error("truncate(): the length is less than that of the end");
   std::string shortened = text.substr(0, python::byte_of(text, static_cast<size_t>(kept)));
   if (!bound.boolean(1, false)) shortened = shortened.substr(0, shortened.rfind(' '));

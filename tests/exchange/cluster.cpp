@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 namespace sluice::exchange::test {
 
 Shape make_shape(int ranks, int experts, int top_k, int hidden, int max_tokens, DType wire, bool exact) {
@@ -23,16 +25,30 @@ std::string describe(const Shape& shape) {
                      shape.exact ? "exact" : "reduced");
 }
 
-Cluster::Cluster(const Shape& shape, uint64_t seed, int delay_percent)
-    : shape_(shape), placement_(Placement::contiguous(shape.experts, shape.ranks).value()) {
+std::string_view carrier_name(Carrier carrier) {
+  switch (carrier) {
+    case Carrier::scrambled:
+      return "scrambled";
+    case Carrier::local:
+      return "local";
+    case Carrier::tcp:
+      return "tcp";
+  }
+  return "";
+}
+
+Cluster::Cluster(const Shape& shape, uint64_t seed, Carrier carrier)
+    : shape_(shape),
+      placement_(Placement::contiguous(shape.experts, shape.ranks).value()),
+      carrier_(carrier) {
   const auto needs = plan(shape, placement_);
   EXPECT_TRUE(needs.ok()) << needs.status().message();
-  if (shape.ranks == 1) return;
+  slab_bytes_ = {needs->dispatch_slab_bytes, needs->combine_slab_bytes};
+  if (shape.ranks == 1 || carrier != Carrier::scrambled) return;
   FakeOptions options;
   options.ranks = shape.ranks;
-  options.slab_bytes = {needs->dispatch_slab_bytes, needs->combine_slab_bytes};
+  options.slab_bytes = slab_bytes_;
   options.seed = seed;
-  options.delay_percent = delay_percent;
   network_ = std::make_unique<FakeNetwork>(options);
 }
 
@@ -42,12 +58,37 @@ std::unique_ptr<Exchange> Cluster::open(int rank) {
   return std::move(exchange).value();
 }
 
+Result<std::unique_ptr<fabric::Fabric>> Cluster::open_fabric(int rank, fabric::Bootstrap& bootstrap) {
+  if (shape_.ranks == 1) return std::unique_ptr<fabric::Fabric>();
+  if (network_) return network_->join(rank);
+  fabric::Options options;
+  options.provider = carrier_name(carrier_);
+  options.rank = rank;
+  options.ranks = shape_.ranks;
+  options.epoch = 1;
+  options.slab_bytes = slab_bytes_;
+  options.proof_bytes = 0;
+  options.connect_timeout = seconds(120);
+  options.stripe_bytes = 1024;
+  options.guard_pages = true;
+  return fabric::Fabric::open(options, bootstrap);
+}
+
 void Cluster::run(const std::function<void(int rank, Exchange& exchange)>& body) {
-  std::vector<std::unique_ptr<Exchange>> exchanges;
-  for (int rank = 0; rank < shape_.ranks; ++rank) exchanges.push_back(open(rank));
+  fabric::InProcessHub hub(shape_.ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < shape_.ranks; ++rank) {
-    threads.emplace_back([&, rank] { body(rank, *exchanges[static_cast<size_t>(rank)]); });
+    threads.emplace_back([&, rank] {
+      auto bootstrap = hub.join(rank);
+      auto fabric = open_fabric(rank, *bootstrap);
+      ASSERT_TRUE(fabric.ok()) << fabric.status().message();
+      auto exchange = Exchange::open(shape_, placement_, rank, 1, std::move(fabric).value());
+      ASSERT_TRUE(exchange.ok()) << exchange.status().message();
+      // Nobody starts before all have joined, nor leaves before all are done.
+      ASSERT_TRUE(bootstrap->all_gather("start", "", Deadline::after(seconds(60))).ok());
+      body(rank, **exchange);
+      ASSERT_TRUE(bootstrap->all_gather("end", "", Deadline::after(seconds(60))).ok());
+    });
   }
   for (std::thread& thread : threads) thread.join();
 }

@@ -1,9 +1,11 @@
 // The ranks of a test: threads of this process, each with its own Exchange over one network.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exchange/exchange.h"
@@ -15,14 +17,18 @@ namespace sluice::exchange::test {
 Shape make_shape(int ranks, int experts, int top_k, int hidden, int max_tokens, DType wire, bool exact);
 std::string describe(const Shape& shape);
 
+// What carries the puts: the tests' own network, which delivers in any order, or a real provider.
+enum class Carrier { scrambled, local, tcp };
+std::string_view carrier_name(Carrier carrier);
+
 class Cluster {
  public:
-  // Delivery and chaos follow `seed`. Nothing is opened when ranks is 1.
-  explicit Cluster(const Shape& shape, uint64_t seed = 1, int delay_percent = 10);
+  // The scrambled network follows `seed`. Nothing carries when ranks is 1.
+  explicit Cluster(const Shape& shape, uint64_t seed = 1, Carrier carrier = Carrier::scrambled);
 
-  // Opens `rank`'s exchange; once for each.
+  // Opens `rank`'s exchange on the scrambled network; once for each.
   std::unique_ptr<Exchange> open(int rank);
-  // Runs body(rank, exchange) for all ranks on threads of their own and waits for them.
+  // Opens all ranks and runs body(rank, exchange) on a thread each; waits for them. May be called again.
   void run(const std::function<void(int rank, Exchange& exchange)>& body);
 
   FakeNetwork& network() { return *network_; }
@@ -30,8 +36,12 @@ class Cluster {
   const Placement& placement() const { return placement_; }
 
  private:
+  Result<std::unique_ptr<fabric::Fabric>> open_fabric(int rank, fabric::Bootstrap& bootstrap);
+
   Shape shape_;
   Placement placement_;
+  Carrier carrier_;
+  std::array<size_t, fabric::kKinds> slab_bytes_{};
   std::unique_ptr<FakeNetwork> network_;
 };
 

@@ -1,4 +1,6 @@
-// Dispatch and combine against the plain reference, bit for bit, over a network that delivers in any order.
+// Dispatch and combine against the plain reference, bit for bit, over a network that delivers in any order
+// and over the real providers.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,9 +19,31 @@ std::vector<Tokens> draw_all(uint64_t seed, const Shape& shape, Load load, const
   return all;
 }
 
-void expect_reference(const Shape& shape, uint64_t seed, Load load, const std::vector<int>& counts) {
-  SCOPED_TRACE(describe(shape) + ", seed " + std::to_string(seed));
-  Cluster cluster(shape, seed);
+struct Mode {
+  DType wire;
+  bool exact;
+  Carrier carrier;
+};
+
+std::vector<Mode> modes(const std::vector<Carrier>& carriers) {
+  std::vector<Mode> all;
+  for (const Carrier carrier : carriers) {
+    for (const DType wire : {DType::float32, DType::bfloat16}) {
+      for (const bool exact : {true, false}) all.push_back({wire, exact, carrier});
+    }
+  }
+  return all;
+}
+
+std::string mode_name(const testing::TestParamInfo<Mode>& info) {
+  return fmt::format("{}_{}_{}", carrier_name(info.param.carrier), dtype_name(info.param.wire),
+                     info.param.exact ? "exact" : "reduced");
+}
+
+void expect_reference(const Shape& shape, Carrier carrier, uint64_t seed, Load load,
+                      const std::vector<int>& counts) {
+  SCOPED_TRACE(fmt::format("{}, {}, seed {}", describe(shape), carrier_name(carrier), seed));
+  Cluster cluster(shape, seed, carrier);
   const auto all = draw_all(seed, shape, load, counts);
   std::vector<Outcome> outcomes(counts.size());
   cluster.run([&](int rank, Exchange& exchange) {
@@ -33,27 +57,48 @@ void expect_reference(const Shape& shape, uint64_t seed, Load load, const std::v
   }
 }
 
-struct Mode {
-  DType wire;
-  bool exact;
-};
+// Exchanges with routing, loads and counts that change from one to the next.
+void run_sequence(Cluster& cluster, int exchanges) {
+  const Shape& shape = cluster.shape();
+  cluster.run([&](int rank, Exchange& exchange) {
+    std::mt19937_64 random(static_cast<uint64_t>(rank) + 1);
+    for (int seq = 0; seq < exchanges; ++seq) {
+      const int count = static_cast<int>(random() % static_cast<uint64_t>(shape.max_tokens + 1));
+      const auto load = static_cast<Load>(seq % 3);
+      const auto tokens = draw_tokens(random, shape, count, load);
+      const auto outcome = exchange_once(exchange, cluster.placement(), rank, tokens);
+      ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
+      ASSERT_EQ(bits_of(outcome.out), bits_of(expected_result(shape, cluster.placement(), tokens)))
+          << describe(shape) << ", rank " << rank << ", exchange " << seq;
+    }
+  });
+}
 
 class ExchangeTest : public testing::TestWithParam<Mode> {
  protected:
   Shape shape(int ranks, int experts, int top_k, int hidden, int max_tokens) const {
     return make_shape(ranks, experts, top_k, hidden, max_tokens, GetParam().wire, GetParam().exact);
   }
+  void expect_reference(const Shape& shape, uint64_t seed, Load load, const std::vector<int>& counts) const {
+    test::expect_reference(shape, GetParam().carrier, seed, load, counts);
+  }
+  Cluster cluster(const Shape& shape, uint64_t seed) const {
+    return Cluster(shape, seed, GetParam().carrier);
+  }
 };
 
-INSTANTIATE_TEST_SUITE_P(Modes, ExchangeTest,
-                         testing::Values(Mode{DType::float32, true}, Mode{DType::float32, false},
-                                         Mode{DType::bfloat16, true}, Mode{DType::bfloat16, false}),
-                         [](const auto& info) {
-                           return std::string(dtype_name(info.param.wire)) +
-                                  (info.param.exact ? "Exact" : "Reduced");
-                         });
+// Connecting over tcp takes a while, so there one sequence stands for all.
+class TcpTest : public ExchangeTest {};
 
-TEST_P(ExchangeTest, EqualsReferenceForAnyHiddenSize) {
+// What depends on the arithmetic and the routing more than on what carries the puts.
+class ArithmeticTest : public ExchangeTest {};
+
+INSTANTIATE_TEST_SUITE_P(Modes, ExchangeTest, testing::ValuesIn(modes({Carrier::scrambled, Carrier::local})),
+                         mode_name);
+INSTANTIATE_TEST_SUITE_P(Modes, TcpTest, testing::ValuesIn(modes({Carrier::tcp})), mode_name);
+INSTANTIATE_TEST_SUITE_P(Modes, ArithmeticTest, testing::ValuesIn(modes({Carrier::scrambled})), mode_name);
+
+TEST_P(ArithmeticTest, EqualsReferenceForAnyHiddenSize) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     for (const int hidden : {1, 7, 100, 2048}) {
       const std::vector<int> counts(static_cast<size_t>(ranks), 5);
@@ -62,7 +107,7 @@ TEST_P(ExchangeTest, EqualsReferenceForAnyHiddenSize) {
   }
 }
 
-TEST_P(ExchangeTest, EqualsReferenceForAnyTopK) {
+TEST_P(ArithmeticTest, EqualsReferenceForAnyTopK) {
   for (const int top_k : {1, 2, 8, 15, 16}) {
     expect_reference(shape(3, 17, top_k, 33, 6), 20, Load::uniform, {6, 3, 4});
     expect_reference(shape(1, 17, top_k, 33, 6), 20, Load::uniform, {6});
@@ -85,24 +130,19 @@ TEST_P(ExchangeTest, EqualsReferenceUnderUnevenLoads) {
 
 TEST_P(ExchangeTest, HalvesAreReusedOverHundredsOfExchanges) {
   for (int ranks = 2; ranks <= 4; ++ranks) {
-    const Shape shape = this->shape(ranks, 11, 3, 24, 6);
-    Cluster cluster(shape, 40 + static_cast<uint64_t>(ranks));
-    cluster.run([&](int rank, Exchange& exchange) {
-      std::mt19937_64 random(static_cast<uint64_t>(rank) + 1);
-      for (int seq = 0; seq < 150; ++seq) {
-        const auto tokens = draw_tokens(random, shape, static_cast<int>(random() % 7), Load::uniform);
-        const auto outcome = exchange_once(exchange, cluster.placement(), rank, tokens);
-        ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
-        ASSERT_EQ(bits_of(outcome.out), bits_of(expected_result(shape, cluster.placement(), tokens)))
-            << "rank " << rank << ", exchange " << seq;
-      }
-    });
+    Cluster cluster = this->cluster(shape(ranks, 11, 3, 24, 6), 40 + static_cast<uint64_t>(ranks));
+    run_sequence(cluster, 100);
   }
 }
 
-TEST_P(ExchangeTest, TakesBfloat16Rows) {
+TEST_P(TcpTest, EqualsReferenceOverManyExchanges) {
+  Cluster cluster = this->cluster(shape(4, 11, 3, 300, 6), 45);
+  run_sequence(cluster, 40);
+}
+
+TEST_P(ArithmeticTest, TakesBfloat16Rows) {
   const Shape shape = this->shape(2, 8, 2, 100, 6);
-  Cluster cluster(shape, 50);
+  Cluster cluster = this->cluster(shape, 50);
   cluster.run([&](int rank, Exchange& exchange) {
     std::mt19937_64 random(static_cast<uint64_t>(rank) + 1);
     Tokens tokens = draw_tokens(random, shape, 6, Load::uniform);
@@ -115,7 +155,7 @@ TEST_P(ExchangeTest, TakesBfloat16Rows) {
 
 TEST_P(ExchangeTest, FlagsAreTheOrOfAllRanks) {
   const Shape shape = this->shape(3, 6, 2, 8, 2);
-  Cluster cluster(shape, 60);
+  Cluster cluster = this->cluster(shape, 60);
   cluster.run([&](int rank, Exchange& exchange) {
     const auto any = [&](StepFlags flags) {
       const auto outcome =

@@ -146,8 +146,8 @@ class CpuBackend final : public Backend {
   void experts(const Experts& experts, std::span<const int32_t> expert_offsets,
                std::span<const std::byte* const> rows, DType row_type, Matrix out) override {
     assert(expert_offsets.empty() || static_cast<int>(expert_offsets.size()) <= experts.count() + 1);
-    run_experts(static_cast<const CpuExperts&>(experts), expert_offsets, rows, row_type, options_.activations,
-                out, workers_, expert_scratch_);
+    run_experts(static_cast<const CpuExperts&>(experts), expert_offsets, rows, row_type, DType::float32, out,
+                workers_, expert_scratch_);
   }
 
   Status synchronize() override { return {}; }

@@ -25,7 +25,7 @@ class Workers {
   }
 
  private:
-  static constexpr int64_t kWorthWaking = 1 << 17;
+  static constexpr int64_t kWorthWaking = 1 << 19;
 
   ThreadPool pool_;
 };
