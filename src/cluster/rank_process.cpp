@@ -174,6 +174,7 @@ class RankProcess {
                                                            .fingerprint = worker_.rank().fingerprint(),
                                                            .highest_epoch = {}},
                                               link_events());
+    link_->start();  // from here on the worker uses it
   }
 
   void ready(uint64_t number) {
@@ -189,15 +190,15 @@ class RankProcess {
                             .layer = blame.layer,
                             .phase = blame.phase == exchange::Phase::dispatch ? "dispatch" : "combine",
                             .reason = blame.reason.empty() ? why.message() : blame.reason};
-    log::warning("epoch {} is broken: {}", to_string(epoch), why.message());
+    log::debug("epoch {} is broken: {}", to_string(epoch), why.message());
     link_->send_broken(epoch, breakage);
   }
 
   void open_failed(EpochId epoch, const Status& why) {
     const Status status = why.with_context(fmt::format("cannot enter epoch {}", to_string(epoch)));
     if (is_configuration_error(why)) return fail(status, kExitConfiguration);
-    if (why.code() != Code::aborted) log::warning("{}", status.message());
-    link_->send_broken(epoch, {.blamed_rank = -1, .layer = -1, .phase = {}, .reason = status.message()});
+    log::debug("{}", status.message());  // the coordinator says it once for all ranks
+    link_->send_broken(epoch, {.blamed_rank = -1, .layer = -1, .phase = {}, .reason = why.message()});
   }
 
   void up() {

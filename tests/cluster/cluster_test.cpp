@@ -228,7 +228,7 @@ TEST_F(ClusterTest, ManyStreamsAtOnceAllEndRightly) {
   for (size_t i = 0; i < streams.size(); ++i) {
     ASSERT_TRUE(eventually([&] { return streams[i].ended(); }));
     const auto tokens = streams[i].tokens();
-    ASSERT_EQ(tokens.size(), 20u);
+    ASSERT_EQ(tokens.size(), 20u) << streams[i].end().error.message();
     EXPECT_EQ(tokens.back(), static_cast<int32_t>(i) + 19);
   }
 }
@@ -344,6 +344,7 @@ class LinkTest : public ClusterTest {
                                         rank.begun.set_value(directive);
                                     },
                                 .down = [](Status) {}});
+    rank.link->start();
   }
   std::future<Result<std::vector<std::string>>> gather(int rank, Nanos patience) {
     return std::async(std::launch::async, [this, rank, patience] {
@@ -373,8 +374,7 @@ TEST_F(LinkTest, MissingRankIsNamed) {
   start_both();
   const auto result = gather(0, milliseconds(100)).get();
   EXPECT_EQ(result.status().code(), Code::deadline_exceeded);
-  EXPECT_THAT(result.status().message(),
-              HasSubstr("rank 1 is missing from 'addresses' of epoch 1.1 after 0.1 s"));
+  EXPECT_THAT(result.status().message(), HasSubstr("rank 1 is missing from 'addresses' of epoch 1.1 after "));
 }
 
 TEST_F(LinkTest, DeathOfARankAbortsTheMeetingWithTheReason) {
@@ -401,7 +401,7 @@ class ProcessTest : public ClusterTest {
     std::vector<ChildSpec> specs;
     for (int rank = 0; rank < ranks; ++rank) {
       specs.push_back({.name = "rank " + std::to_string(rank),
-                       .arguments = {std::to_string(rank), directory_->path(), "500"},
+                       .arguments = {std::to_string(rank), directory_->path(), "60000"},
                        .stop_stage = 0,
                        .stop_patience = seconds(30),
                        .is_working = [this, rank] {
