@@ -105,7 +105,11 @@ Result<DType> parse_dtype(const EngineFlags& flags) {
 Result<std::string> parse_fabric(const EngineFlags& flags) {
   if (flags.fabric.empty()) return std::string("local");
   const auto known = fabric::provider_names();
-  if (std::find(known.begin(), known.end(), flags.fabric) != known.end()) return flags.fabric;
+  if (std::find(known.begin(), known.end(), flags.fabric) != known.end()) {
+    const Status available = fabric::check_provider(flags.fabric);
+    if (!available.ok()) return available.with_context("--fabric");
+    return flags.fabric;
+  }
   return wrong_value("--fabric", flags.fabric, fmt::format("one of {}", fabric_names()));
 }
 

@@ -167,4 +167,8 @@ void prepare_process();
 // The names open() accepts as provider.
 std::span<const std::string_view> provider_names();
 
+// Whether open() could use this provider on this host. Asked before anything is started: a network provider
+// that is not here is refused with the list of those that are.
+Status check_provider(const std::string& name);
+
 }  // namespace sluice::fabric

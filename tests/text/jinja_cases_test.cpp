@@ -27,7 +27,9 @@ void compare(const std::string& source, const ordered_json& context, const order
     EXPECT_EQ(got, expected["want"].get<std::string>()) << name;
   } else {
     EXPECT_FALSE(ok) << name << "\n" << got;
-    if (expected["error"].is_string()) EXPECT_EQ(got, expected["error"].get<std::string>()) << name;
+    if (expected["error"].is_string()) {
+      EXPECT_EQ(got, expected["error"].get<std::string>()) << name;
+    }
   }
 }
 

@@ -30,7 +30,7 @@ std::string random_bytes(std::mt19937& random, size_t most) {
 std::string random_text(std::mt19937& random, size_t most) {
   std::string text;
   for (size_t n = random() % most; n > 0; --n) {
-    char32_t point = random() % 3 == 0 ? random() % 0x110000 : random() % 0x250;
+    auto point = static_cast<char32_t>(random() % 3 == 0 ? random() % 0x110000 : random() % 0x250);
     if (point >= 0xD800 && point < 0xE000) point = ' ';
     append_code_point(text, point);
   }
