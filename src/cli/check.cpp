@@ -51,7 +51,7 @@ std::string case_line(size_t number, const ReferenceCase& reference, const Check
   }
   line += fmt::format(", greedy {} of {}", verdict.agreed, reference.greedy.size());
   if (verdict.excused_margin)
-    line += fmt::format(" (then a margin of {:.2e} decides)", *verdict.excused_margin);
+    line += fmt::format(" (then a relative margin of {:.2e} decides)", *verdict.excused_margin);
   line += fmt::format(", logits hash {:016x}", observed.logits_hash);
   if (!verdict.failure.empty()) line += ": " + verdict.failure;
   return line;

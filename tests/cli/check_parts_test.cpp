@@ -91,6 +91,7 @@ Observed observed() {
   made.first_logits = {0.0F, 3.0F, 4.0F};
   made.tokens = {2, 0, 1};
   made.margins = {1.0F, 0.5F, 0.5F};
+  made.largest = {4.0F, 4.0F, 4.0F};
   return made;
 }
 
@@ -130,7 +131,7 @@ TEST(Judge, ADifferenceWithinTheReferencesMarginIsExcusedAndEndsTheComparison) {
   Verdict verdict = judge(reference(), off, 1e-2);
   EXPECT_EQ(verdict.failure, "");
   EXPECT_EQ(verdict.agreed, 1U);
-  EXPECT_FLOAT_EQ(verdict.excused_margin.value(), 0.001F);
+  EXPECT_FLOAT_EQ(verdict.excused_margin.value(), 0.00025F);
   verdict = judge(reference(), off, 1e-4);
   EXPECT_THAT(verdict.failure, HasSubstr("greedy token 1 is 1, the reference has 0 by a margin of 0.001"));
 }
@@ -141,8 +142,15 @@ TEST(Judge, OurOwnMarginCountsWhereTheReferenceHasNone) {
   Observed off = observed();
   off.tokens = {2, 0, 0};
   EXPECT_THAT(judge(bare, off, 1e-2).failure, HasSubstr("greedy token 2 is 0, the reference has 1"));
-  off.margins[2] = 0.005F;
+  off.margins[2] = 0.03F;
   EXPECT_EQ(judge(bare, off, 1e-2).failure, "");
+  off.largest[2] = 2.0F;  // the same margin is more of a smaller logit
+  EXPECT_THAT(judge(bare, off, 1e-2).failure, HasSubstr("0.015 of the largest logit"));
+}
+
+TEST(Judge, LargestIsAMagnitude) {
+  EXPECT_FLOAT_EQ(largest_of(std::vector<float>{1, -5, 3.5F}), 5);
+  EXPECT_FLOAT_EQ(largest_of({}), 0);
 }
 
 TEST(Judge, TooFewTokensAndErrorsFail) {
