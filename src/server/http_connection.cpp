@@ -353,6 +353,7 @@ void Connection::complete() {
   disconnected_ = nullptr;
   state_ = State::finishing;
   send_queued();
+  if (!write_in_flight_) flushed();  // the end of an HTTP/1.0 stream has no bytes of its own
 }
 
 void Connection::send_queued() {

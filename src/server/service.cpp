@@ -125,7 +125,8 @@ Service::Service(ServiceOptions options, ModelContext model, cluster::EngineClie
                 [this](Generation& generation) {
                   generations_.erase(&generation);
                   metrics_.running = static_cast<int>(generations_.size());
-                }},
+                },
+            .ping_after = options_.ping_after},
       workers_(std::make_unique<WorkerPool>(options_.workers, options_.max_queued_jobs)) {}
 
 Service::~Service() = default;

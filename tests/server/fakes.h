@@ -123,6 +123,7 @@ class FakeEngineClient : public cluster::EngineClient {
   Result<uint64_t> submit(engine::Request request, engine::Sink sink) override {
     std::lock_guard lock(mutex_);
     if (!refusal_.ok()) return refusal_;
+    if (!health_.ready) return unavailable("not ready: " + health_.message);
     const uint64_t id = submitted_.size() + 1;
     submitted_.push_back({id, std::move(request), std::move(sink), false, 0});
     changed_.notify_all();

@@ -236,6 +236,22 @@ TEST_F(HttpServerTest, StreamsInChunksAndToHttp10AsIs) {
   EXPECT_EQ(reply.body, "onetwotwotwotwotwotwo");
 }
 
+// Nothing is left to write when it ends: the end itself must close the connection.
+TEST_F(HttpServerTest, AnHttp10StreamEndsAfterItsLastPiece) {
+  start();
+  RawClient client = this->client();
+  client.send("GET /hold HTTP/1.0\r\n\r\n");
+  ASSERT_TRUE(handler_.wait_held(1));
+  on_io([&] {
+    handler_.held(0)->begin_stream("text/plain", {});
+    handler_.held(0)->write("piece");
+  });
+  EXPECT_THAT(client.read_until("piece"), HasSubstr("200 OK"));
+  on_io([&] { handler_.held(0)->end_stream(); });
+  EXPECT_TRUE(client.wait_closed());
+  EXPECT_TRUE(handler_.wait_finished(1).at(0).complete);
+}
+
 TEST_F(HttpServerTest, EchoesTheRequestIdOrDrawsOne) {
   start();
   RawClient client = this->client();

@@ -118,6 +118,17 @@ TEST_F(ServiceTest, StreamsEachTokenWhenItComes) {
   EXPECT_THAT(client.read_until("data: [DONE]\n\n\r\n0\r\n\r\n"), HasSubstr(R"("finish_reason":"length")"));
 }
 
+TEST_F(ServiceTest, ASilentStreamCarriesComments) {
+  options_.ping_after = milliseconds(30);
+  start();
+  RawClient client = connect();
+  client.send(post_request(kChat, chat_body(R"(,"stream":true)")));
+  EXPECT_THAT(client.read_until(": ping\n\n"), HasSubstr("text/event-stream"));
+  client.read_until(": ping\n\n");
+  client_.give(1, kHello, Finish::length);
+  EXPECT_THAT(client.read_until("[DONE]"), HasSubstr("Hello"));
+}
+
 TEST_F(ServiceTest, DrawsASeedForEachRequestWithoutOne) {
   start();
   client_.answer_all({kEnd});
