@@ -87,7 +87,7 @@ Result<Plan> plan(const Shape& shape, const Placement& placement) {
                   sizeof(PairEntry) + (shape.exact ? 0 : sizeof(float)), tokens, stride);
   const std::string combine =
       fmt::format("combine slab {} = header {} + {} {} x {}", result.combine_slab_bytes,
-                  sizeof(CombineHeader), returned, shape.exact ? "pairs" : "tokens", stride);
+                  sizeof(CombineHeader), returned, shape.exact ? "pairs" : "tokens", returned_stride(shape));
   result.formula = fmt::format(
       "{}; {}; window {} = {} ranks x {} halves x ({} + {} + {} headers x {}); the same again for staging "
       "where "

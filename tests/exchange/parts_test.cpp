@@ -130,15 +130,15 @@ TEST(Rows, RoundAsTheScalarConversionDoes) {
   convert_row(narrow.data(), DType::bfloat16, values.data(), DType::float32, count);
   std::vector<float> wide(values.size());
   convert_row(wide.data(), DType::float32, narrow.data(), DType::bfloat16, count);
-  std::vector<float> summed(values.size());
-  const WeightedRow row{values.data(), 1.0F, RowFormat::float32_rounded_to_bfloat16};
-  sum_rows(std::span(&row, 1), summed.data(), DType::float32, count);
+  std::vector<uint16_t> summed(values.size());
+  const WeightedRow row{values.data(), 1.0F, DType::float32};
+  sum_rows(std::span(&row, 1), summed.data(), DType::bfloat16, count);
   for (size_t i = 0; i < values.size(); ++i) {
     const uint16_t expected = float_to_bfloat16(values[i]);
     ASSERT_EQ(narrow[i], expected) << std::bit_cast<uint32_t>(values[i]);
     ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), static_cast<uint32_t>(expected) << 16);
     if (std::isnan(values[i])) continue;
-    ASSERT_EQ(std::bit_cast<uint32_t>(summed[i]), std::bit_cast<uint32_t>(wide[i]));
+    ASSERT_EQ(summed[i], expected);
   }
 }
 
