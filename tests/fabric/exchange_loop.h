@@ -14,6 +14,7 @@ inline Options loop_options(const std::string& provider, int rank, int ranks) {
   options.slab_bytes = {4096, 4096};
   options.proof_bytes = 8192;
   options.guard_pages = true;
+  options.connect_timeout = seconds(100);  // processes under a sanitizer on a busy machine start slowly
   return options;
 }
 

@@ -32,7 +32,7 @@ class FabricTest : public testing::TestWithParam<Setup> {
     options.ranks = ranks;
     options.epoch = 5;
     options.slab_bytes = slab_bytes;
-    options.connect_timeout = seconds(20);
+    options.connect_timeout = seconds(60);
     options.proof_bytes = 16 << 10;
     options.stripe_bytes = GetParam().stripe_bytes;
     options.guard_pages = true;
