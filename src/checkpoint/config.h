@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -12,6 +13,7 @@
 namespace sluice::checkpoint {
 
 enum class Architecture { qwen3_moe };
+// As config.json's `architectures` spells it: "Qwen3MoeForCausalLM".
 std::string_view architecture_name(Architecture architecture);
 
 // FP8 weights with one float32 scale per block of (rows, cols): quant_method "fp8", weight_block_size.

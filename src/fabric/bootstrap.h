@@ -20,6 +20,10 @@ class Bootstrap {
   // `name` says what is gathered, for errors: "rank 2 is missing from 'addresses' after 30 s".
   virtual Result<std::vector<std::string>> all_gather(std::string_view name, std::string mine,
                                                       Deadline deadline) = 0;
+  // The same for objects, where all ranks are threads of one process: they then share memory without mapping
+  // it once a pair. Empty, without a meeting, where ranks may be processes.
+  virtual Result<std::vector<std::shared_ptr<void>>> all_share(std::string_view name,
+                                                               std::shared_ptr<void> mine, Deadline deadline);
 };
 
 // For ranks that are threads of one process (check, tests): one hub, one Bootstrap a rank.

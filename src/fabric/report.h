@@ -23,6 +23,10 @@ struct Report {
   int rails = 1;
   int wire_version = 1;  // of immediates and headers; ranks with different ones refuse each other
   std::vector<PeerTraffic> peers;
+  // Fragments that arrived from the network and were not counted.
+  uint64_t stale_fragments = 0;      // of another generation: a paused rank of an older epoch
+  uint64_t duplicate_fragments = 0;  // already here
+  uint64_t malformed_fragments = 0;  // impossible source, part or stripe
 
   // Equal on all ranks of an epoch: everything above but the counters.
   uint64_t attestation() const;
