@@ -298,7 +298,7 @@ Status RankExchange::receive_results(Deadline deadline) {
     SLUICE_ASSIGN_OR_RETURN(const auto message, peers_.await(source, deadline));
     const size_t expected =
         returned_rows(static_cast<int>(routing_.rows(source).size()), routing_.pairs(source).size());
-    const auto rows = read_combine(shape_, source, message, expected);
+    const auto rows = read_combine(shape_, message, expected);
     if (!rows.ok()) return peers_.refuse(source, rows.status());
     answers_[static_cast<size_t>(source)] = *rows;
   }

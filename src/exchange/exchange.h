@@ -9,7 +9,8 @@
 // has received B's combine seq-1, which B sent after it had received A's dispatch seq-1 and, in program
 // order, after it had finished with dispatch seq-2. A may overwrite its slab of combine seq-2 at B when it
 // answers combine seq: A has received B's dispatch seq, which B sent after it had returned from combine seq-1
-// and so from combine seq-2. No message is needed that is not already sent. (spec/ checks this.)
+// and so from combine seq-2. No message is needed that is not already sent. This leaves room for a second
+// exchange under way (micro-batches); one at a time would do with one half. (spec/ checks all of it.)
 //
 // Slots come from prefix sums over the routing, in token order: the same routing gives the same bytes.
 // Sums are float32 in fixed order. In exact mode every expert's row travels back unreduced, in float32, the

@@ -9,8 +9,8 @@ namespace sluice::exchange {
 namespace {
 
 template <class Found, class Right>
-Status refuse(int source, std::string_view field, Found found, Right right) {
-  return data_loss(fmt::format("rank {} sent {} {}; it must be {}", source, field, found, right));
+Status refuse(std::string_view field, Found found, Right right) {
+  return data_loss(fmt::format("it sent {} {}; right is {}", field, found, right));
 }
 
 template <class T>
@@ -43,33 +43,33 @@ void Inbound::begin() {
   grouped_.clear();
 }
 
-Status Inbound::check_header(int source, const DispatchHeader& header, size_t bytes) const {
+Status Inbound::check_header(const DispatchHeader& header, size_t bytes) const {
   if (header.version != kMessageVersion) {
-    return refuse(source, "dispatch header: version", header.version, kMessageVersion);
+    return refuse("dispatch header: version", header.version, kMessageVersion);
   }
   const uint32_t step_flags = header.flags & (kHasWork | kWantsEpoch);
   if ((header.flags ^ step_flags) != shape_flags(shape_)) {
-    return refuse(source, "dispatch header: mode flags", fmt::format("{:#x}", header.flags),
+    return refuse("dispatch header: mode flags", fmt::format("{:#x}", header.flags),
                   fmt::format("{:#x} ({}, {})", shape_flags(shape_) | step_flags, dtype_name(shape_.wire),
                               shape_.exact ? "exact" : "reduced"));
   }
   if (header.hidden != static_cast<uint32_t>(shape_.hidden)) {
-    return refuse(source, "dispatch header: hidden", header.hidden, shape_.hidden);
+    return refuse("dispatch header: hidden", header.hidden, shape_.hidden);
   }
   if (header.experts != static_cast<uint32_t>(local_experts_)) {
-    return refuse(source, "dispatch header: experts", header.experts, local_experts_);
+    return refuse("dispatch header: experts", header.experts, local_experts_);
   }
   if (header.rows > static_cast<uint32_t>(shape_.max_tokens)) {
-    return refuse(source, "dispatch header: rows", header.rows, fmt::format("at most {}", shape_.max_tokens));
+    return refuse("dispatch header: rows", header.rows, fmt::format("at most {}", shape_.max_tokens));
   }
   const size_t pairs_a_row = static_cast<size_t>(std::min(shape_.top_k, local_experts_));
   if (header.pairs < header.rows || header.pairs > header.rows * pairs_a_row) {
-    return refuse(source, "dispatch header: pairs", header.pairs,
+    return refuse("dispatch header: pairs", header.pairs,
                   fmt::format("{} to {} for {} rows", header.rows, header.rows * pairs_a_row, header.rows));
   }
   const size_t expected = dispatch_layout(shape_, header.experts, header.rows, header.pairs).end;
   if (bytes != expected) {
-    return refuse(source, "dispatch message: bytes", bytes,
+    return refuse("dispatch message: bytes", bytes,
                   fmt::format("{} for {} rows and {} pairs", expected, header.rows, header.pairs));
   }
   return {};
@@ -77,11 +77,11 @@ Status Inbound::check_header(int source, const DispatchHeader& header, size_t by
 
 Status Inbound::add(int source, std::span<const std::byte> message, StepFlags& any) {
   if (message.size() < sizeof(DispatchHeader)) {
-    return refuse(source, "dispatch message: bytes", message.size(),
+    return refuse("dispatch message: bytes", message.size(),
                   fmt::format("at least {}", sizeof(DispatchHeader)));
   }
   const auto header = load<DispatchHeader>(message.data());
-  SLUICE_RETURN_IF_ERROR(check_header(source, header, message.size()));
+  SLUICE_RETURN_IF_ERROR(check_header(header, message.size()));
   const DispatchLayout at = dispatch_layout(shape_, header.experts, header.rows, header.pairs);
 
   Source& from = sources_[static_cast<size_t>(source)];
@@ -89,62 +89,60 @@ Status Inbound::add(int source, std::span<const std::byte> message, StepFlags& a
   from.first_pair = pairs_.size();
   from.pair_count = header.pairs;
   from.rows = message.data() + at.rows;
-  SLUICE_RETURN_IF_ERROR(read_pairs(source, header, message.data()));
-  SLUICE_RETURN_IF_ERROR(check_counts(source, message.data() + at.counts));
+  SLUICE_RETURN_IF_ERROR(read_pairs(from, header, message.data()));
+  SLUICE_RETURN_IF_ERROR(check_counts(message.data() + at.counts));
   any.has_work |= (header.flags & kHasWork) != 0;
   any.wants_epoch |= (header.flags & kWantsEpoch) != 0;
   return {};
 }
 
 // Rows are numbered in the order of their first pair, each has a pair, and names an expert once.
-Status Inbound::check_pair(int source, const Source& from, const PairEntry& entry, int rows_before) const {
+Status Inbound::check_pair(const Source& from, const PairEntry& entry, int rows_before) const {
   const size_t index = pairs_.size() - from.first_pair;
   const auto field = [&](std::string_view name) { return fmt::format("dispatch pair {}: {}", index, name); };
   if (entry.expert >= static_cast<uint32_t>(local_experts_)) {
-    return refuse(source, field("expert"), entry.expert, fmt::format("below {}", local_experts_));
+    return refuse(field("expert"), entry.expert, fmt::format("below {}", local_experts_));
   }
   const auto next = static_cast<uint32_t>(rows_before);
   const bool opens = entry.row == next;
   const bool continues = rows_before > 0 && entry.row == next - 1;
   if (entry.row >= static_cast<uint32_t>(from.row_count) || !(opens || continues)) {
-    return refuse(source, field("row"), entry.row,
-                  fmt::format("{} or one less, and below {}", next, from.row_count));
+    return refuse(field("row"), entry.row, fmt::format("{} or one less, and below {}", next, from.row_count));
   }
   for (size_t i = pairs_.size(); continues && i > from.first_pair; --i) {
     const Pair& earlier = pairs_[i - 1];
     if (earlier.row != static_cast<int32_t>(entry.row)) break;
     if (earlier.expert == static_cast<int32_t>(entry.expert)) {
-      return refuse(source, field("expert"), entry.expert, fmt::format("named once by row {}", entry.row));
+      return refuse(field("expert"), entry.expert, fmt::format("named once by row {}", entry.row));
     }
   }
   return {};
 }
 
-Status Inbound::read_pairs(int source, const DispatchHeader& header, const std::byte* message) {
-  const Source& from = sources_[static_cast<size_t>(source)];
+Status Inbound::read_pairs(const Source& from, const DispatchHeader& header, const std::byte* message) {
   const DispatchLayout at = dispatch_layout(shape_, header.experts, header.rows, header.pairs);
   std::fill(counts_.begin(), counts_.end(), 0);
   int rows = 0;
   for (size_t i = 0; i < header.pairs; ++i) {
     const auto entry = load<PairEntry>(message + at.pairs + i * sizeof(PairEntry));
-    SLUICE_RETURN_IF_ERROR(check_pair(source, from, entry, rows));
+    SLUICE_RETURN_IF_ERROR(check_pair(from, entry, rows));
     rows = static_cast<int>(entry.row) + 1;
     ++counts_[entry.expert];
     const float weight = shape_.exact ? 0.0F : load<float>(message + at.weights + i * sizeof(float));
     pairs_.push_back({static_cast<int32_t>(entry.row), static_cast<int32_t>(entry.expert), 0, weight});
   }
   if (rows != from.row_count) {
-    return refuse(source, "dispatch header: rows", from.row_count,
+    return refuse("dispatch header: rows", from.row_count,
                   fmt::format("{}, as many as its pairs name", rows));
   }
   return {};
 }
 
-Status Inbound::check_counts(int source, const std::byte* counts) {
+Status Inbound::check_counts(const std::byte* counts) {
   for (size_t expert = 0; expert < counts_.size(); ++expert) {
     const auto count = load<uint32_t>(counts + expert * sizeof(uint32_t));
     if (count != counts_[expert]) {
-      return refuse(source, fmt::format("dispatch count of local expert {}:", expert), count,
+      return refuse(fmt::format("dispatch count of local expert {}:", expert), count,
                     fmt::format("{}, as many as its pairs name", counts_[expert]));
     }
   }
@@ -178,20 +176,19 @@ void Inbound::group() {
   }
 }
 
-Result<const std::byte*> read_combine(const Shape& shape, int source, std::span<const std::byte> message,
+Result<const std::byte*> read_combine(const Shape& shape, std::span<const std::byte> message,
                                       size_t expected) {
   const size_t bytes = combine_bytes(shape, expected);
   if (message.size() < sizeof(CombineHeader)) {
-    return refuse(source, "combine message: bytes", message.size(), bytes);
+    return refuse("combine message: bytes", message.size(), bytes);
   }
   const auto header = load<CombineHeader>(message.data());
   if (header.version != kMessageVersion) {
-    return refuse(source, "combine header: version", header.version, kMessageVersion);
+    return refuse("combine header: version", header.version, kMessageVersion);
   }
-  if (header.rows != expected) return refuse(source, "combine header: rows", header.rows, expected);
+  if (header.rows != expected) return refuse("combine header: rows", header.rows, expected);
   if (message.size() != bytes) {
-    return refuse(source, "combine message: bytes", message.size(),
-                  fmt::format("{} for {} rows", bytes, expected));
+    return refuse("combine message: bytes", message.size(), fmt::format("{} for {} rows", bytes, expected));
   }
   return message.data() + sizeof(CombineHeader);
 }

@@ -21,7 +21,7 @@ class Inbound {
   Inbound(const Shape& shape, int rank, int local_experts);
 
   void begin();
-  // Sources in rank order. An error names the source, the field, its value and its bound.
+  // Sources in rank order. An error names the field, its value and its bound.
   Status add(int source, std::span<const std::byte> message, StepFlags& any);
   // The rank's own rows, which need no checks: row i lies at rows + i x row stride.
   void add_own(const Routing& routing, std::span<const float> weights, const std::byte* rows);
@@ -49,10 +49,10 @@ class Inbound {
     const std::byte* rows = nullptr;
   };
 
-  Status check_header(int source, const DispatchHeader& header, size_t bytes) const;
-  Status read_pairs(int source, const DispatchHeader& header, const std::byte* message);
-  Status check_pair(int source, const Source& from, const PairEntry& entry, int rows_before) const;
-  Status check_counts(int source, const std::byte* counts);
+  Status check_header(const DispatchHeader& header, size_t bytes) const;
+  Status read_pairs(const Source& from, const DispatchHeader& header, const std::byte* message);
+  Status check_pair(const Source& from, const PairEntry& entry, int rows_before) const;
+  Status check_counts(const std::byte* counts);
 
   const Shape& shape_;
   int own_;
@@ -66,8 +66,8 @@ class Inbound {
   std::vector<const std::byte*> grouped_;
 };
 
-// The rows of `source`'s combine message, which must be exactly `expected`.
-Result<const std::byte*> read_combine(const Shape& shape, int source, std::span<const std::byte> message,
+// The rows of a combine message, which must be exactly `expected`.
+Result<const std::byte*> read_combine(const Shape& shape, std::span<const std::byte> message,
                                       size_t expected);
 
 }  // namespace sluice::exchange

@@ -16,6 +16,7 @@ namespace sluice::exchange::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 using Bytes = std::vector<std::byte>;
 
@@ -50,44 +51,43 @@ auto size(size_t bytes_kept) {
 
 std::vector<Fault> dispatch_faults() {
   return {
-      {"version", header_field(offsetof(DispatchHeader, version), 2), "version 2; it must be 1"},
-      {"unknown flag", header_field(offsetof(DispatchHeader, flags), 0x14),
-       "mode flags 0x14; it must be 0x4"},
+      {"version", header_field(offsetof(DispatchHeader, version), 2), "version 2; right is 1"},
+      {"unknown flag", header_field(offsetof(DispatchHeader, flags), 0x14), "mode flags 0x14; right is 0x4"},
       {"other mode", header_field(offsetof(DispatchHeader, flags), 0), "(float32, exact)"},
       {"other wire type", header_field(offsetof(DispatchHeader, flags), 0xc), "mode flags 0xc"},
-      {"hidden", header_field(offsetof(DispatchHeader, hidden), 5), "hidden 5; it must be 4"},
-      {"experts", header_field(offsetof(DispatchHeader, experts), 3), "experts 3; it must be 2"},
-      {"too many rows", header_field(offsetof(DispatchHeader, rows), 4), "rows 4; it must be at most 3"},
+      {"hidden", header_field(offsetof(DispatchHeader, hidden), 5), "hidden 5; right is 4"},
+      {"experts", header_field(offsetof(DispatchHeader, experts), 3), "experts 3; right is 2"},
+      {"too many rows", header_field(offsetof(DispatchHeader, rows), 4), "rows 4; right is at most 3"},
       {"absurd rows", header_field(offsetof(DispatchHeader, rows), ~0u), "rows 4294967295"},
       {"fewer rows", header_field(offsetof(DispatchHeader, rows), 2), "bytes"},
       {"too few pairs", header_field(offsetof(DispatchHeader, pairs), 2),
-       "pairs 2; it must be 3 to 6 for 3 rows"},
+       "pairs 2; right is 3 to 6 for 3 rows"},
       {"too many pairs", header_field(offsetof(DispatchHeader, pairs), 7), "pairs 7"},
       {"absurd pairs", header_field(offsetof(DispatchHeader, pairs), ~0u), "pairs 4294967295"},
       {"pairs that padding fills", header_field(offsetof(DispatchHeader, pairs), 6), "pair 4: row 0"},
-      {"nothing", size(0), "bytes 0; it must be at least 64"},
+      {"nothing", size(0), "bytes 0; right is at least 64"},
       {"half a header", size(40), "bytes 40"},
-      {"header only", size(64), "bytes 64; it must be"},
-      {"too long", size(384), "bytes 384; it must be 320"},
+      {"header only", size(64), "bytes 64; right is"},
+      {"too long", size(384), "bytes 384; right is 320"},
       {"wrong count", [](Bytes& b, const DispatchLayout& at) { set(b, at.counts, 3); },
-       "count of local expert 0: 3; it must be 2"},
+       "count of local expert 0: 3; right is 2"},
       {"absurd count", [](Bytes& b, const DispatchLayout& at) { set(b, at.counts + 4, ~0u); },
        "count of local expert 1: 4294967295"},
-      {"expert of another rank", pair(0, 0, 2), "pair 0: expert 2; it must be below 2"},
+      {"expert of another rank", pair(0, 0, 2), "pair 0: expert 2; right is below 2"},
       {"absurd expert", pair(3, 2, ~0u), "pair 3: expert 4294967295"},
       {"row beyond", pair(3, 3, 0), "pair 3: row 3"},
       {"absurd row", pair(3, ~0u, 0), "pair 3: row 4294967295"},
       {"first row missing", pair(0, 1, 0), "pair 0: row 1"},
       {"row skipped", pair(1, 2, 1), "pair 1: row 2"},
       {"row taken up again", pair(3, 1, 0), "pair 3: row 1"},
-      {"expert twice", pair(3, 2, 1), "pair 3: expert 1; it must be named once by row 2"},
+      {"expert twice", pair(3, 2, 1), "pair 3: expert 1; right is named once by row 2"},
       {"row without a pair",
        [](Bytes& b, const DispatchLayout& at) {
          set_pair(b, at, 1, 0, 1);
          set_pair(b, at, 2, 1, 1);
          set_pair(b, at, 3, 1, 0);
        },
-       "rows 3; it must be 2, as many as its pairs name"},
+       "rows 3; right is 2, as many as its pairs name"},
   };
 }
 
@@ -120,7 +120,8 @@ TEST(BadPeer, DispatchIsRefusedByName) {
       }
       EXPECT_EQ(received.status().code(), Code::data_loss);
       EXPECT_THAT(received.status().message(), HasSubstr(fault.complaint));
-      EXPECT_THAT(received.status().message(), HasSubstr("rank 1 sent dispatch"));
+      EXPECT_THAT(received.status().message(),
+                  StartsWith("rank 1, dispatch of layer 5 (exchange 0 of epoch 1): it sent dispatch "));
       ASSERT_TRUE(exchange.blame().has_value());
       EXPECT_EQ(exchange.blame()->rank, 1);
       EXPECT_EQ(exchange.blame()->layer, 5);
@@ -135,10 +136,10 @@ TEST(BadPeer, CombineIsRefusedByName) {
     const char* complaint;
   };
   const std::vector<CombineFault> faults{
-      {[](Bytes& b) { set(b, offsetof(CombineHeader, version), 0); }, "version 0; it must be 1"},
-      {[](Bytes& b) { set(b, offsetof(CombineHeader, rows), 1); }, "rows 1; it must be 2"},
+      {[](Bytes& b) { set(b, offsetof(CombineHeader, version), 0); }, "version 0; right is 1"},
+      {[](Bytes& b) { set(b, offsetof(CombineHeader, rows), 1); }, "rows 1; right is 2"},
       {[](Bytes& b) { set(b, offsetof(CombineHeader, rows), ~0u); }, "rows 4294967295"},
-      {[](Bytes& b) { b.resize(64); }, "bytes 64; it must be 192 for 2 rows"},
+      {[](Bytes& b) { b.resize(64); }, "bytes 64; right is 192 for 2 rows"},
       {[](Bytes& b) { b.resize(256); }, "bytes 256"},
       {[](Bytes& b) { b.clear(); }, "bytes 0"},
   };
