@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "expect_error.h"
+#include "support/expect_error.h"
 #include "support/oracle.h"
 #include "support/temporary_directory.h"
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/config.h"
-#include "expect_error.h"
+#include "support/expect_error.h"
 #include "support/oracle.h"
 #include "support/temporary_directory.h"
 

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "expect_error.h"
+#include "support/expect_error.h"
 #include "support/safetensors_writer.h"
 
 namespace sluice::checkpoint {

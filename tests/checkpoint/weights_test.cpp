@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "expect_error.h"
+#include "support/expect_error.h"
 #include "support/safetensors_writer.h"
 #include "support/temporary_directory.h"
 

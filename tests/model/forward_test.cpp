@@ -5,8 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/expect_error.h"
 #include "single_rank.h"
+#include "support/expect_error.h"
 #include "support/reference_backend.h"
 #include "tiny_checkpoint.h"
 

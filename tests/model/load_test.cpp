@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/expect_error.h"
 #include "model/model.h"
+#include "support/expect_error.h"
 #include "support/reference_backend.h"
 #include "tiny_checkpoint.h"
 
