@@ -186,8 +186,10 @@ class Serve {
     }
     const fabric::Report& fabric = health.ranks.front().fabric;
     const bool ipv6 = flags_.front.host.find(':') != std::string::npos;
-    fmt::print("serving {} on http://{}{}{}:{}\n", flags_.engine.model, ipv6 ? "[" : "", flags_.front.host,
-               ipv6 ? "]" : "", flags_.front.port);
+    const std::string url = fmt::format("http://{}{}{}:{}", ipv6 ? "[" : "", flags_.front.host,
+                                        ipv6 ? "]" : "", flags_.front.port);
+    const std::string& name = flags_.front.served_model_name;
+    fmt::print("serving {} on {}\n", flags_.engine.model, url);
     fmt::print("  model   {}, {} layers, {} experts of which a token uses {}\n",
                checkpoint::architecture_name(config_.architecture), config_.layers, config_.experts,
                config_.top_k);
@@ -200,6 +202,11 @@ class Serve {
     } else {
       fmt::print("  fabric  none: one rank holds all experts\n");
     }
+    fmt::print(
+        "try it:\n"
+        "  curl -s {}/v1/chat/completions -H 'content-type: application/json' -d "
+        "'{{\"model\": \"{}\", \"messages\": [{{\"role\": \"user\", \"content\": \"Who are you?\"}}]}}'\n",
+        url, name.empty() ? flags_.engine.model : name);
     std::fflush(stdout);
   }
 
