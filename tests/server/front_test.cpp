@@ -148,7 +148,7 @@ TEST(Front, SaysNoToWhatItCannotServe) {
   options.model_directory = "/nowhere";
   EXPECT_EQ(run_front(options, engines, stop.get()), 1);
   options.model_directory = kDemo;
-  options.host = "256.256.256.256";
+  options.host = "192.0.2.1";
   EXPECT_EQ(run_front(options, engines, stop.get()), 1);
 }
 
