@@ -109,14 +109,13 @@ void Membership::ready(Session session, EpochId epoch, fabric::Report report) {
   slot->fabric = std::move(report);
   if (ready()) {
     ever_ready_ = was_ready_ = true;
-    broken_in_a_row_ = 0;
   }
 }
 
 void Membership::broken(Session session, EpochId epoch, const Breakage& why, Nanos time) {
   Slot* slot = find(session);
   if (slot == nullptr || !running_ || !(epoch == epoch_)) return;
-  end_epoch(describe(slot->who.rank, why), time);
+  end_epoch(End::broken, describe(slot->who.rank, why), time);
   begin_if_complete(time);
 }
 
@@ -138,10 +137,10 @@ void Membership::drop(Slot& slot, const std::string& state, const std::string& r
   slot.session = 0;
   slot.ready = false;
   slot.state = state;
-  if (member && running_) end_epoch(reason, time);
+  if (member && running_) end_epoch(End::lost, reason, time);
 }
 
-void Membership::end_epoch(const std::string& reason, Nanos time) {
+void Membership::end_epoch(End end, const std::string& reason, Nanos time) {
   running_ = false;
   last_end_ = reason;
   for (Slot& slot : slots_) {
@@ -155,12 +154,15 @@ void Membership::end_epoch(const std::string& reason, Nanos time) {
                            .reason = reason});
   }
   not_before_ = time;
-  if (!was_ready_) {
-    Nanos delay = options_.first_retry;
-    for (int i = 0; i < broken_in_a_row_ && delay < options_.longest_retry; ++i) delay *= 2;
-    not_before_ += std::min(delay, options_.longest_retry);
-    ++broken_in_a_row_;
+  if (was_ready_ && (end == End::lost || time - begun_at_ >= options_.settled_after)) broken_in_a_row_ = 0;
+  if (was_ready_ && broken_in_a_row_ == 0) {
+    if (end == End::broken) broken_in_a_row_ = 1;
+    return;
   }
+  Nanos delay = options_.first_retry;
+  for (int i = was_ready_ ? 1 : 0; i < broken_in_a_row_ && delay < options_.longest_retry; ++i) delay *= 2;
+  not_before_ += std::min(delay, options_.longest_retry);
+  ++broken_in_a_row_;
 }
 
 bool Membership::complete() const {
@@ -174,6 +176,7 @@ void Membership::begin_if_complete(Nanos time) {
   epoch_.number = std::max(epoch_.number, highest_seen_.number) + 1;
   running_ = true;
   was_ready_ = false;
+  begun_at_ = time;
   std::vector<int> members(slots_.size());
   for (size_t rank = 0; rank < members.size(); ++rank) members[rank] = static_cast<int>(rank);
   for (Slot& slot : slots_) {

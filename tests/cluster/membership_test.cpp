@@ -104,8 +104,12 @@ TEST(Membership, BrokenEpochIsFollowedByAnotherAtOnceAfterAReadyOne) {
 }
 
 TEST(Membership, EpochsThatNeverBecomeReadyAreRetriedMoreAndMoreSlowly) {
-  Membership membership(
-      {.ranks = 1, .term = 1, .first_retry = 100, .longest_retry = 350, .first_attempts = 9});
+  Membership membership({.ranks = 1,
+                         .term = 1,
+                         .first_retry = 100,
+                         .longest_retry = 350,
+                         .settled_after = 1000,
+                         .first_attempts = 9});
   ASSERT_TRUE(membership.hello(1, rank(0), 0).ok());
   Nanos time = 0;
   uint64_t number = 1;
@@ -124,7 +128,35 @@ TEST(Membership, EpochsThatNeverBecomeReadyAreRetriedMoreAndMoreSlowly) {
   membership.ready(1, {1, number}, {});
   membership.take_directives();
   membership.broken(1, {1, number}, because("late"), time);
-  EXPECT_TRUE(membership.running()) << "a ready epoch is followed by the next one without delay";
+  EXPECT_FALSE(membership.running()) << "it had not lasted either";
+  EXPECT_EQ(membership.next_tick(), time + 350);
+}
+
+TEST(Membership, ReadyEpochsThatDoNotLastAreRetriedMoreAndMoreSlowlyToo) {
+  Membership membership({.ranks = 1,
+                         .term = 1,
+                         .first_retry = 100,
+                         .longest_retry = 350,
+                         .settled_after = 1000,
+                         .first_attempts = 9});
+  ASSERT_TRUE(membership.hello(1, rank(0), 0).ok());
+  Nanos time = 0;
+  uint64_t number = 1;
+  const auto lasts = [&](Nanos life) {
+    membership.ready(1, {1, number++}, {});
+    time += life;
+    membership.broken(1, {1, number - 1}, because("a request that no rank survives"), time);
+    const Nanos delay = membership.next_tick().value_or(time) - time;
+    time += delay;
+    membership.tick(time);
+    return delay;
+  };
+  EXPECT_EQ(lasts(10), 0);
+  EXPECT_EQ(lasts(10), 100);
+  EXPECT_EQ(lasts(10), 200);
+  EXPECT_EQ(lasts(10), 350);
+  EXPECT_EQ(lasts(1000), 0) << "it had settled";
+  EXPECT_EQ(lasts(10), 100);
 }
 
 TEST(Membership, ReportsOfOtherEpochsAndSessionsChangeNothing) {
@@ -166,7 +198,8 @@ TEST(Membership, RefusalQuotesTheLineThatDiffers) {
 }
 
 TEST(Membership, IsHopelessWhenTheFirstEpochsAllBreak) {
-  Membership membership({.ranks = 1, .term = 1, .first_retry = 0, .longest_retry = 0, .first_attempts = 3});
+  Membership membership(
+      {.ranks = 1, .term = 1, .first_retry = 0, .longest_retry = 0, .settled_after = 0, .first_attempts = 3});
   ASSERT_TRUE(membership.hello(1, rank(0), 0).ok());
   for (uint64_t number = 1; number <= 3; ++number) {
     EXPECT_TRUE(membership.hopeless().ok());
