@@ -1,6 +1,7 @@
 #include "server/front.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "server/http_server.h"
@@ -9,6 +10,14 @@
 
 namespace sluice::server {
 namespace {
+
+// Every client is a descriptor, and the usual limit of 1024 is made for programs that use select().
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 Status serve(const FrontOptions& options, cluster::EngineClient& client, int stop_fd) {
   SLUICE_ASSIGN_OR_RETURN(
@@ -46,6 +55,7 @@ Status serve(const FrontOptions& options, cluster::EngineClient& client, int sto
 }  // namespace
 
 int run_front(const FrontOptions& options, cluster::EngineClient& client, int stop_fd) {
+  raise_descriptor_limit();
   const Status status = serve(options, client, stop_fd);
   if (status.ok()) return 0;
   log::error("the front cannot start: {}", status.message());
