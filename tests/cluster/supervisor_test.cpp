@@ -108,12 +108,15 @@ TEST_F(SupervisorTest, StopsAllChildrenWhenAsked) {
 }
 
 TEST_F(SupervisorTest, StagesAreStoppedOneAfterTheOther) {
-  std::vector<ChildSpec> specs{child("rank 0", {"sleep", "60000"}), child("front", {"sleep", "60000"})};
-  specs[0].stop_stage = 1;
+  std::vector<ChildSpec> specs{child("rank 0", {"sleep", "60000"}),
+                               child("front", {"stubborn", "count", counter_, "sleep", "60000"})};
+  specs[0].stop_stage = 1;  // would be the first to go, were it asked at once
+  specs[1].stop_patience = milliseconds(100);
+  specs[1].is_working = [this] { return count() == 1; };
   on_all_working_ = [this] { ask_to_stop(); };
   EXPECT_EQ(run(specs), kExitOk);
   EXPECT_THAT(events_, ElementsAre("started 0", "started 1", "all working", "stopping",
-                                   "1 killed by signal 15", "0 killed by signal 15"));
+                                   "1 killed by signal 9", "0 killed by signal 15"));
 }
 
 TEST_F(SupervisorTest, KillsWhatDoesNotStop) {
