@@ -46,11 +46,11 @@ Result<nlohmann::json> parse_json(std::string_view text, std::string_view name, 
   }
   try {
     return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    // nlohmann's text: "[json.exception.parse_error.101] parse error at line 1, column 2: ...": ours starts
-    // later.
+  } catch (const nlohmann::json::exception& error) {
+    // Syntax is a parse_error, a number such as 1e400 an out_of_range. Their texts begin with
+    // "[json.exception...] ".
     std::string_view what = error.what();
-    if (const size_t at = what.find("parse error"); at != std::string_view::npos) what.remove_prefix(at);
+    if (const size_t at = what.find("] "); at != std::string_view::npos) what.remove_prefix(at + 2);
     return invalid_argument(fmt::format("{}: not valid JSON: {}", name, what));
   }
 }
