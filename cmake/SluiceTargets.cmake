@@ -30,6 +30,8 @@ elseif(SLUICE_SANITIZE STREQUAL "thread")
   # -Wno-error=tsan: g++ warns that TSan does not model std::atomic_thread_fence.
   target_compile_options(sluice_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer -Wno-error=tsan)
   target_link_options(sluice_options INTERFACE -fsanitize=thread)
+  list(APPEND SLUICE_TEST_ENVIRONMENT
+       "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp")
 elseif(NOT SLUICE_SANITIZE STREQUAL "")
   message(FATAL_ERROR "SLUICE_SANITIZE is '${SLUICE_SANITIZE}'; it takes 'address', 'thread' or nothing")
 endif()

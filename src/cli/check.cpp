@@ -51,7 +51,7 @@ std::string case_line(size_t number, const ReferenceCase& reference, const Check
   }
   line += fmt::format(", greedy {} of {}", verdict.agreed, reference.greedy.size());
   if (verdict.excused_margin)
-    line += fmt::format(" (then a margin of {:.2e} decides)", *verdict.excused_margin);
+    line += fmt::format(" (then a relative margin of {:.2e} decides)", *verdict.excused_margin);
   line += fmt::format(", logits hash {:016x}", observed.logits_hash);
   if (!verdict.failure.empty()) line += ": " + verdict.failure;
   return line;
@@ -86,9 +86,10 @@ class Printer {
                  {"tolerance", tolerance},
                  {"cases", nlohmann::json::array()},
                  {"traffic", nlohmann::json::array()}};
-    line(fmt::format("{}: {}, {} {} over {}{}, tolerance {}", settings.model_directory,
-                     dtype_name(settings.dtype), settings.ranks, settings.ranks == 1 ? "rank" : "ranks",
-                     settings.fabric, settings.deterministic ? ", deterministic" : "", tolerance));
+    const std::string ranks =
+        settings.ranks == 1 ? "1 rank" : fmt::format("{} ranks over {}", settings.ranks, settings.fabric);
+    line(fmt::format("{}: {}, {}{}, tolerance {}", settings.model_directory, dtype_name(settings.dtype),
+                     ranks, settings.deterministic ? ", deterministic" : "", tolerance));
   }
 
   void cases(const std::vector<ReferenceCase>& references, const CheckRun& run, double tolerance) {

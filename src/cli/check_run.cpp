@@ -22,6 +22,7 @@ class CheckRun::Recorder {
     observed_.logits_hash = XXH3_64bits_digest(hash_.get());
     observed_.tokens.push_back(output.token);
     observed_.margins.push_back(margin_of(output.logits));
+    observed_.largest.push_back(largest_of(output.logits));
     if (output.index == 0) observed_.first_logits = output.logits;
   }
 

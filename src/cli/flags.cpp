@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <string_view>
 
 #include "checkpoint/config.h"
@@ -55,8 +56,8 @@ void add_refusals(CLI::App& command) {
                     value, fabric_names()));
   };
   command.add_option_function<std::string>("--all2all-backend", backend)->group("");
-  command.add_flag("--enable-expert-parallel",
-                   "Accepted as in vLLM: experts are always spread over the ranks");
+  command.add_flag_callback(
+      "--enable-expert-parallel", [] {}, "Accepted as in vLLM: experts are always spread over the ranks");
 }
 
 Status wrong_value(std::string_view option, std::string_view value, std::string_view right) {
@@ -104,7 +105,11 @@ Result<DType> parse_dtype(const EngineFlags& flags) {
 Result<std::string> parse_fabric(const EngineFlags& flags) {
   if (flags.fabric.empty()) return std::string("local");
   const auto known = fabric::provider_names();
-  if (std::find(known.begin(), known.end(), flags.fabric) != known.end()) return flags.fabric;
+  if (std::find(known.begin(), known.end(), flags.fabric) != known.end()) {
+    const Status available = fabric::check_provider(flags.fabric);
+    if (!available.ok()) return available.with_context("--fabric");
+    return flags.fabric;
+  }
   return wrong_value("--fabric", flags.fabric, fmt::format("one of {}", fabric_names()));
 }
 
@@ -146,7 +151,10 @@ Result<engine::RankSettings> to_rank_settings(const EngineFlags& flags, int rank
   for (const IntegerFlag& flag : kIntegers) {
     SLUICE_RETURN_IF_ERROR(check_range(flag.option, flags.*flag.value, flag.least, flag.most));
   }
-  if (flags.model.empty()) return invalid_argument("MODEL is empty; it must be a checkpoint's directory");
+  std::error_code error;
+  if (!std::filesystem::is_directory(flags.model, error)) {
+    return wrong_value("MODEL", flags.model, "a directory; it must be a checkpoint's");
+  }
   if (flags.max_model_len == 1)
     return wrong_value("--max-model-len", "1", "0 or at least 2: a prompt and its output");
   if (flags.device != "cpu")

@@ -45,13 +45,16 @@ void compare_greedy(const ReferenceCase& reference, const Observed& observed, do
     return;
   }
   const float margin = reference.greedy_margin.empty() ? observed.margins[at] : reference.greedy_margin[at];
-  if (margin <= tolerance) {
-    verdict.excused_margin = margin;
+  const float relative = margin / observed.largest[at];
+  if (relative <= tolerance) {
+    verdict.excused_margin = relative;
     return;
   }
-  verdict.failure =
-      fmt::format("greedy token {} is {}, the reference has {} by a margin of {:.3g} over the tolerance {}",
-                  at, observed.tokens[at], reference.greedy[at], margin, tolerance);
+  verdict.failure = fmt::format(
+      "greedy token {} is {}, the reference has {} by a margin of {:.3g}, {:.3g} of the largest logit and "
+      "over the "
+      "tolerance {}",
+      at, observed.tokens[at], reference.greedy[at], margin, relative, tolerance);
 }
 
 }  // namespace
@@ -82,6 +85,12 @@ float margin_of(std::span<const float> logits) {
     }
   }
   return best - second;
+}
+
+float largest_of(std::span<const float> logits) {
+  float largest = 0;
+  for (const float logit : logits) largest = std::max(largest, std::abs(logit));
+  return largest;
 }
 
 Verdict judge(const ReferenceCase& reference, const Observed& observed, double tolerance) {

@@ -18,6 +18,7 @@ struct Observed {
   std::vector<float> first_logits;  // after the prompt, (vocab)
   std::vector<int32_t> tokens;
   std::vector<float> margins;          // of our own logits, by token: best minus second
+  std::vector<float> largest;          // of our own logits, by token: the largest magnitude
   std::vector<float> prompt_logprobs;  // of prompt[1..], when the reference has them
   uint64_t logits_hash = 0;            // of the bits of all logits, in order
 };
@@ -26,7 +27,7 @@ struct Verdict {
   double logits_error = 0;                      // relative, l2
   std::optional<double> prompt_logprobs_error;  // relative, l2; absent without a reference
   size_t agreed = 0;                            // greedy tokens, from the first on
-  std::optional<float> excused_margin;          // of the first token that differs and may
+  std::optional<float> excused_margin;          // of the first token that differs and may, relative
   std::string failure;                          // empty: near enough
 };
 
@@ -34,9 +35,12 @@ struct Verdict {
 double relative_error(std::span<const float> a, std::span<const float> b);
 // The best value minus the second best; 0 for fewer than two.
 float margin_of(std::span<const float> logits);
+// The largest magnitude; 0 for none.
+float largest_of(std::span<const float> logits);
 
-// A greedy token may differ where the two best logits lie within `tolerance` of each other: by the
-// reference's margin, or where that is not given by our own. Nothing is compared after such a token.
+// A greedy token may differ where the two best logits lie within `tolerance` of each other, relative like the
+// error of the logits: their margin (the reference's, or where that is not given our own) is at most
+// `tolerance` times the largest logit. Nothing is compared after such a token.
 Verdict judge(const ReferenceCase& reference, const Observed& observed, double tolerance);
 
 }  // namespace sluice::cli

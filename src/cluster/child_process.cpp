@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -17,6 +17,9 @@ namespace {
 
 constexpr size_t kLastLines = 5;
 constexpr size_t kLongestLine = 16 << 10;
+
+// glibc 2.36 declares its own without extern "C".
+int pidfd_open(int pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -70,7 +73,7 @@ Result<ChildProcess> ChildProcess::spawn(const std::string& program, const std::
   if (error != 0) {
     return unavailable(fmt::format("cannot start '{}': {}", program, std::strerror(error)));
   }
-  UniqueFd pidfd(::pidfd_open(pid, 0));
+  UniqueFd pidfd(pidfd_open(pid));
   ChildProcess child(pid, std::move(pidfd), std::move(reader));
   if (!child.pidfd_) return errno_status(Code::unavailable, fmt::format("cannot watch process {}", pid));
   return child;

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -23,6 +24,18 @@ namespace {
 constexpr auto kStopPatience = std::chrono::seconds(1);
 // What a rank may ask for in AllGather.
 constexpr Nanos kLongestPatience = seconds(3600);
+
+// A pointer that brings the order with it in which it was set and is read. gRPC hands calls from thread to
+// thread under locks of its own, which ThreadSanitizer does not see.
+template <class T>
+class Handed {
+ public:
+  explicit Handed(T* target) { target_.store(target, std::memory_order_release); }
+  T* operator->() const { return target_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<T*> target_{nullptr};
+};
 
 }  // namespace
 
@@ -68,7 +81,7 @@ struct Coordinator::State final : public v1::Coordinator::CallbackService {
 // under the coordinator's lock, so that nothing relies on an order inside gRPC.
 class Coordinator::State::JoinCall final : public grpc::ServerBidiReactor<v1::RankEvent, v1::Directive> {
  public:
-  JoinCall(State& state, grpc::CallbackServerContext& context) : state_(state), context_(context) {
+  JoinCall(State& state, grpc::CallbackServerContext& context) : state_(&state), context_(context) {
     StartRead(&event_);
   }
 
@@ -86,16 +99,16 @@ class Coordinator::State::JoinCall final : public grpc::ServerBidiReactor<v1::Ra
   }
 
   void OnReadDone(bool ok) override {
-    const std::lock_guard lock(state_.mutex);
+    const std::lock_guard lock(state_->mutex);
     if (!ok) return lost();
     handle(event_);
-    state_.apply();
+    state_->apply();
     event_.Clear();
     if (!closing_) StartRead(&event_);
   }
 
   void OnWriteDone(bool ok) override {
-    const std::lock_guard lock(state_.mutex);
+    const std::lock_guard lock(state_->mutex);
     if (!ok) return lost();
     queue_.pop_front();
     if (!queue_.empty()) return StartWrite(&queue_.front());
@@ -103,14 +116,14 @@ class Coordinator::State::JoinCall final : public grpc::ServerBidiReactor<v1::Ra
   }
 
   void OnCancel() override {
-    const std::lock_guard lock(state_.mutex);
+    const std::lock_guard lock(state_->mutex);
     lost();
   }
 
   void OnDone() override {
     {
-      const std::lock_guard lock(state_.mutex);
-      state_.joined.erase(session_);
+      const std::lock_guard lock(state_->mutex);
+      state_->joined.erase(session_);
     }
     delete this;
   }
@@ -121,22 +134,23 @@ class Coordinator::State::JoinCall final : public grpc::ServerBidiReactor<v1::Ra
     if (session_ == 0)
       return close({grpc::StatusCode::INVALID_ARGUMENT, "the first event of Join must be hello"});
     if (event.has_ready()) {
-      state_.membership.ready(session_, from_wire(event.ready().epoch()), from_wire(event.ready().fabric()));
+      state_->membership.ready(session_, from_wire(event.ready().epoch()), from_wire(event.ready().fabric()));
     } else if (event.has_broken()) {
-      state_.membership.broken(session_, from_wire(event.broken().epoch()), from_wire(event.broken()), now());
+      state_->membership.broken(session_, from_wire(event.broken().epoch()), from_wire(event.broken()),
+                                now());
     }
   }
 
   void hello(const v1::Hello& wire) {
     if (session_ != 0) return close({grpc::StatusCode::INVALID_ARGUMENT, "a second hello in one Join"});
-    const Session session = state_.next_session++;
+    const Session session = state_->next_session++;
     const Introduction who = from_wire(wire);
-    if (Status status = state_.membership.hello(session, who, now()); !status.ok()) {
+    if (Status status = state_->membership.hello(session, who, now()); !status.ok()) {
       log::error("{}", status.message());
       return close(to_grpc(status));
     }
     session_ = session;
-    state_.joined[session_] = this;
+    state_->joined[session_] = this;
     log::info("rank {} (pid {}) joined", who.rank, who.pid);
     context_.AddInitialMetadata(kJoinedMetadata, "");
     StartSendInitialMetadata();
@@ -145,8 +159,8 @@ class Coordinator::State::JoinCall final : public grpc::ServerBidiReactor<v1::Ra
   void lost() {
     closing_ = true;
     finish();
-    state_.membership.leave(session_, "its connection closed", now());
-    state_.apply();
+    state_->membership.leave(session_, "its connection closed", now());
+    state_->apply();
   }
 
   void finish() {
@@ -154,7 +168,7 @@ class Coordinator::State::JoinCall final : public grpc::ServerBidiReactor<v1::Ra
     Finish(final_);
   }
 
-  State& state_;
+  const Handed<State> state_;
   grpc::CallbackServerContext& context_;
   v1::RankEvent event_;
   std::deque<v1::Directive> queue_;  // its front is being written
@@ -167,8 +181,8 @@ class Coordinator::State::JoinCall final : public grpc::ServerBidiReactor<v1::Ra
 // One watcher: gets the newest state whenever the one before has been sent. Under the coordinator's lock too.
 class Coordinator::State::WatchCall final : public grpc::ServerWriteReactor<v1::ClusterState> {
  public:
-  explicit WatchCall(State& state) : state_(state) {
-    state_.watchers.insert(this);
+  explicit WatchCall(State& state) : state_(&state) {
+    state.watchers.insert(this);
     changed();
   }
 
@@ -178,7 +192,7 @@ class Coordinator::State::WatchCall final : public grpc::ServerWriteReactor<v1::
     changed_ = false;
     writing_ = true;
     message_.Clear();
-    to_wire(state_.membership.view(), message_);
+    to_wire(state_->membership.view(), message_);
     StartWrite(&message_);
   }
   void close(const grpc::Status& status) {
@@ -187,25 +201,25 @@ class Coordinator::State::WatchCall final : public grpc::ServerWriteReactor<v1::
   }
 
   void OnWriteDone(bool ok) override {
-    const std::lock_guard lock(state_.mutex);
+    const std::lock_guard lock(state_->mutex);
     writing_ = false;
     if (!ok) return close(grpc::Status::CANCELLED);
     if (changed_) changed();
   }
   void OnCancel() override {
-    const std::lock_guard lock(state_.mutex);
+    const std::lock_guard lock(state_->mutex);
     close(grpc::Status::CANCELLED);
   }
   void OnDone() override {
     {
-      const std::lock_guard lock(state_.mutex);
-      state_.watchers.erase(this);
+      const std::lock_guard lock(state_->mutex);
+      state_->watchers.erase(this);
     }
     delete this;
   }
 
  private:
-  State& state_;
+  const Handed<State> state_;
   v1::ClusterState message_;
   bool writing_ = false;
   bool changed_ = false;
@@ -311,6 +325,8 @@ void Coordinator::State::stop() {
   if (server == nullptr) return;
   server->Shutdown(std::chrono::system_clock::now() + kStopPatience);
   server->Wait();
+  // The calls' last word was under the lock: what is destroyed next is ordered after it.
+  const std::lock_guard lock(mutex);
 }
 
 Result<std::unique_ptr<Coordinator>> Coordinator::start(const std::string& address,
@@ -345,6 +361,11 @@ void Coordinator::process_exited(int rank, int pid, const std::string& reason) {
 void Coordinator::expect_departures() {
   const std::lock_guard lock(state_->mutex);
   state_->departures_expected = true;
+}
+
+Status Coordinator::hopeless() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->membership.hopeless();
 }
 
 ClusterView Coordinator::view() const {

@@ -28,6 +28,7 @@ class Coordinator {
   void expect_departures();
 
   ClusterView view() const;
+  Status hopeless() const;  // Membership::hopeless()
 
  private:
   struct State;

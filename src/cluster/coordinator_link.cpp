@@ -178,12 +178,15 @@ class CoordinatorLink::GrpcBootstrap final : public fabric::Bootstrap {
 CoordinatorLink::CoordinatorLink(const std::string& address, Introduction who, Events events) {
   adopt_grpc_log();
   state_ = std::make_unique<State>(address, std::move(who), std::move(events));
+}
+
+void CoordinatorLink::start() {
   state_->thread = std::thread([state = state_.get()] { state->run(); });
 }
 
 CoordinatorLink::~CoordinatorLink() {
   stop();
-  state_->thread.join();
+  if (state_->thread.joinable()) state_->thread.join();
 }
 
 void CoordinatorLink::stop() { state_->stop(); }

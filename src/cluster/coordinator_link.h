@@ -24,11 +24,13 @@ class CoordinatorLink {
     std::function<void(Status why)> down;
   };
 
-  // `who.highest_epoch` is kept up to date by the link.
+  // Joins when start() is called. `who.highest_epoch` is kept up to date by the link.
   CoordinatorLink(const std::string& address, Introduction who, Events events);
   ~CoordinatorLink();
   CoordinatorLink(const CoordinatorLink&) = delete;
   CoordinatorLink& operator=(const CoordinatorLink&) = delete;
+
+  void start();
 
   // Said if the line stands; otherwise dropped, because the coordinator begins a new epoch when it is back.
   void send_ready(EpochId epoch, const fabric::Report& report);

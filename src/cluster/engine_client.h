@@ -42,8 +42,11 @@ class EngineClient {
   virtual Health health() const = 0;
 
   // Chooses a rank and submits. The sink is called in order, from one of the client's threads, and must not
-  // block; its last call has a finish other than none (Finish::error when the rank was lost). Errors: as
-  // Engine::submit, and unavailable while not ready.
+  // block; its last call has a finish other than none. While an epoch is down the request waits in its
+  // engine. Errors here: unavailable before the cluster was ready for the first time, or when no rank can be
+  // reached. What the rank's Engine::submit refuses comes through the sink as Finish::error with its code
+  // (invalid_argument, resource_exhausted); a lost rank as unavailable: "rank 1 was lost: killed by signal
+  // 9".
   virtual Result<uint64_t> submit(engine::Request request, engine::Sink sink) = 0;
   virtual void cancel(uint64_t request) = 0;
 };

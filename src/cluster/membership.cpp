@@ -3,13 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace sluice::cluster {
 namespace {
 
 // A message names this many ranks and counts the others.
 constexpr int kRanksNamed = 8;
+
+// The first line in which two fingerprints differ, of each.
+std::pair<std::string_view, std::string_view> first_difference(std::string_view left,
+                                                               std::string_view right) {
+  while (true) {
+    const std::string_view a = left.substr(0, left.find('\n'));
+    const std::string_view b = right.substr(0, right.find('\n'));
+    if (a != b || a.size() == left.size() || b.size() == right.size()) return {a, b};
+    left.remove_prefix(a.size() + 1);
+    right.remove_prefix(b.size() + 1);
+  }
+}
 
 std::string describe(int rank, const Breakage& why) {
   std::string text = fmt::format("rank {} cannot go on: {}", rank, why.reason);
@@ -55,10 +69,11 @@ Status Membership::check(const Introduction& who) const {
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const Slot& other = slots_[static_cast<size_t>(rank)];
     if (rank == who.rank || other.session == 0 || other.who.fingerprint == who.fingerprint) continue;
+    const auto [mine, theirs] = first_difference(who.fingerprint, other.who.fingerprint);
     return invalid_argument(
         fmt::format("rank {} is refused, because it differs from rank {}: it has '{}', rank {} has '{}'; all "
                     "ranks must run the same program, model and options",
-                    who.rank, rank, who.fingerprint, rank, other.who.fingerprint));
+                    who.rank, rank, mine, rank, theirs));
   }
   return {};
 }
@@ -93,15 +108,14 @@ void Membership::ready(Session session, EpochId epoch, fabric::Report report) {
   slot->state = "ready";
   slot->fabric = std::move(report);
   if (ready()) {
-    was_ready_ = true;
-    broken_in_a_row_ = 0;
+    ever_ready_ = was_ready_ = true;
   }
 }
 
 void Membership::broken(Session session, EpochId epoch, const Breakage& why, Nanos time) {
   Slot* slot = find(session);
   if (slot == nullptr || !running_ || !(epoch == epoch_)) return;
-  end_epoch(describe(slot->who.rank, why), time);
+  end_epoch(End::broken, describe(slot->who.rank, why), time);
   begin_if_complete(time);
 }
 
@@ -123,10 +137,10 @@ void Membership::drop(Slot& slot, const std::string& state, const std::string& r
   slot.session = 0;
   slot.ready = false;
   slot.state = state;
-  if (member && running_) end_epoch(reason, time);
+  if (member && running_) end_epoch(End::lost, reason, time);
 }
 
-void Membership::end_epoch(const std::string& reason, Nanos time) {
+void Membership::end_epoch(End end, const std::string& reason, Nanos time) {
   running_ = false;
   last_end_ = reason;
   for (Slot& slot : slots_) {
@@ -140,12 +154,15 @@ void Membership::end_epoch(const std::string& reason, Nanos time) {
                            .reason = reason});
   }
   not_before_ = time;
-  if (!was_ready_) {
-    Nanos delay = options_.first_retry;
-    for (int i = 0; i < broken_in_a_row_ && delay < options_.longest_retry; ++i) delay *= 2;
-    not_before_ += std::min(delay, options_.longest_retry);
-    ++broken_in_a_row_;
+  if (was_ready_ && (end == End::lost || time - begun_at_ >= options_.settled_after)) broken_in_a_row_ = 0;
+  if (was_ready_ && broken_in_a_row_ == 0) {
+    if (end == End::broken) broken_in_a_row_ = 1;
+    return;
   }
+  Nanos delay = options_.first_retry;
+  for (int i = was_ready_ ? 1 : 0; i < broken_in_a_row_ && delay < options_.longest_retry; ++i) delay *= 2;
+  not_before_ += std::min(delay, options_.longest_retry);
+  ++broken_in_a_row_;
 }
 
 bool Membership::complete() const {
@@ -159,6 +176,7 @@ void Membership::begin_if_complete(Nanos time) {
   epoch_.number = std::max(epoch_.number, highest_seen_.number) + 1;
   running_ = true;
   was_ready_ = false;
+  begun_at_ = time;
   std::vector<int> members(slots_.size());
   for (size_t rank = 0; rank < members.size(); ++rank) members[rank] = static_cast<int>(rank);
   for (Slot& slot : slots_) {
@@ -183,6 +201,12 @@ std::vector<Directive> Membership::take_directives() { return std::exchange(dire
 
 bool Membership::ready() const {
   return running_ && std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.ready; });
+}
+
+Status Membership::hopeless() const {
+  if (ever_ready_ || broken_in_a_row_ < options_.first_attempts) return {};
+  return unavailable(
+      fmt::format("the first {} epochs all broke, the last because {}", broken_in_a_row_, last_end_));
 }
 
 std::string Membership::message() const {

@@ -58,9 +58,12 @@ class Membership {
   struct Options {
     int ranks = 1;
     uint64_t term = 1;
-    // Between an epoch that broke before it was ready and the next one; doubled each time in a row.
+    // Between an epoch that broke before it had settled and the next one; doubled each time in a row. The
+    // first time after a ready one, and after a death, there is no delay.
     Nanos first_retry = milliseconds(100);
     Nanos longest_retry = seconds(5);
+    Nanos settled_after = seconds(2);
+    int first_attempts = 5;  // before hopeless()
   };
 
   explicit Membership(Options options);
@@ -89,6 +92,8 @@ class Membership {
   EpochId epoch() const { return epoch_; }
   bool running() const { return running_; }
   const std::string& why_ended() const { return last_end_; }  // the last epoch that did
+  // An error when so many epochs in a row have broken that were the first ones: nothing has ever worked.
+  Status hopeless() const;
 
  private:
   struct Slot {
@@ -103,7 +108,8 @@ class Membership {
   Slot* find(Session session);
   Status check(const Introduction& who) const;
   void drop(Slot& slot, const std::string& state, const std::string& reason, Nanos time);
-  void end_epoch(const std::string& reason, Nanos time);
+  enum class End { lost, broken };
+  void end_epoch(End end, const std::string& reason, Nanos time);
   void begin_if_complete(Nanos time);
   bool complete() const;
   std::string message() const;
@@ -113,8 +119,10 @@ class Membership {
   EpochId epoch_;
   EpochId highest_seen_;  // by any rank that joined
   bool running_ = false;
-  bool was_ready_ = false;   // the epoch that runs
-  int broken_in_a_row_ = 0;  // epochs that ended before they were ready
+  bool ever_ready_ = false;
+  bool was_ready_ = false;  // the epoch that runs
+  Nanos begun_at_ = 0;
+  int broken_in_a_row_ = 0;  // epochs that ended before they had settled
   Nanos not_before_ = 0;     // the next epoch
   std::string last_end_;     // why the last epoch ended
   std::vector<Directive> directives_;

@@ -161,10 +161,10 @@ class RankProcess {
   }
 
   void loaded(const Status& status) {
-    if (!status.ok()) return fail(status, is_configuration_error(status));
+    if (!status.ok()) return fail(status, is_configuration_error(status) ? kExitConfiguration : kExitFailure);
     log::info("{}", worker_.rank().description());
     auto server = EngineServer::start(worker_.rank().engine(), options_.address);
-    if (!server.ok()) return fail(server.status(), false);
+    if (!server.ok()) return fail(server.status(), kExitFailure);
     server_ = std::move(*server);
     gone_since_ = now();
     link_ = std::make_unique<CoordinatorLink>(options_.coordinator,
@@ -174,6 +174,7 @@ class RankProcess {
                                                            .fingerprint = worker_.rank().fingerprint(),
                                                            .highest_epoch = {}},
                                               link_events());
+    link_->start();  // from here on the worker uses it
   }
 
   void ready(uint64_t number) {
@@ -189,15 +190,15 @@ class RankProcess {
                             .layer = blame.layer,
                             .phase = blame.phase == exchange::Phase::dispatch ? "dispatch" : "combine",
                             .reason = blame.reason.empty() ? why.message() : blame.reason};
-    log::warning("epoch {} is broken: {}", to_string(epoch), why.message());
+    log::debug("epoch {} is broken: {}", to_string(epoch), why.message());
     link_->send_broken(epoch, breakage);
   }
 
   void open_failed(EpochId epoch, const Status& why) {
     const Status status = why.with_context(fmt::format("cannot enter epoch {}", to_string(epoch)));
-    if (is_configuration_error(why)) return fail(status, true);
-    if (why.code() != Code::aborted) log::warning("{}", status.message());
-    link_->send_broken(epoch, {.blamed_rank = -1, .layer = -1, .phase = {}, .reason = status.message()});
+    if (is_configuration_error(why)) return fail(status, kExitConfiguration);
+    log::debug("{}", status.message());  // the coordinator says it once for all ranks
+    link_->send_broken(epoch, {.blamed_rank = -1, .layer = -1, .phase = {}, .reason = why.message()});
   }
 
   void up() {
@@ -207,7 +208,7 @@ class RankProcess {
   }
 
   void down(const Status& why) {
-    if (why.code() == Code::invalid_argument) return fail(why, true);
+    if (why.code() == Code::invalid_argument) return fail(why, kExitConfiguration);
     if (gone_since_) return;
     gone_since_ = now();
     log::warning("the coordinator is gone ({}); this rank exits in {:.3g} s unless it comes back",
@@ -224,12 +225,12 @@ class RankProcess {
     if (exit_ || !gone_since_ || now() < *gone_since_ + options_.orphan_timeout) return;
     fail(unavailable(fmt::format("no coordinator at {} for {:.3g} s: exiting", options_.coordinator,
                                  static_cast<double>(options_.orphan_timeout) / 1e9)),
-         false);
+         kExitOrphaned);
   }
 
-  void fail(const Status& status, bool for_good) {
+  void fail(const Status& status, int exit) {
     log::error("{}", status.message());
-    exit_ = for_good ? kExitConfiguration : kExitFailure;
+    exit_ = exit;
   }
 
   int shut_down() {

@@ -54,11 +54,15 @@ std::string rank_address(const std::string& directory, int rank, int pid) {
   return fmt::format("{}{}/rank-{}-{}.sock", kScheme, directory, rank, pid);
 }
 
-void abandon_run_directory(const std::string& directory, const std::string& own_address) {
+void remove_socket(const std::string& address) {
   std::error_code error;
-  for (const std::string& address : {coordinator_address(directory), own_address}) {
-    if (!address.empty()) std::filesystem::remove(address.substr(sizeof(kScheme) - 1), error);
-  }
+  std::filesystem::remove(address.substr(sizeof(kScheme) - 1), error);
+}
+
+void abandon_run_directory(const std::string& directory, const std::string& own_address) {
+  remove_socket(coordinator_address(directory));
+  if (!own_address.empty()) remove_socket(own_address);
+  std::error_code error;
   std::filesystem::remove(directory, error);  // only an empty one
 }
 

@@ -28,6 +28,9 @@ class RunDirectory {
 std::string coordinator_address(const std::string& directory);
 std::string rank_address(const std::string& directory, int rank, int pid);
 
+// Removes the socket of a process that was killed.
+void remove_socket(const std::string& address);
+
 // For a process whose supervisor is gone and cannot tidy up: removes the dead coordinator's socket, the
 // rank's own, and the directory when it was the last.
 void abandon_run_directory(const std::string& directory, const std::string& own_address);

@@ -14,13 +14,11 @@ namespace sluice::cluster {
 namespace {
 
 constexpr Nanos kProbeInterval = milliseconds(50);
-// What a child gets between SIGTERM and SIGKILL when the user asks a second time.
-constexpr Nanos kHurriedPatience = seconds(2);
 
 }  // namespace
 
 Supervisor::Supervisor(std::string program, std::vector<ChildSpec> specs, SupervisorHooks hooks,
-                       RestartPolicy policy)
+                       SupervisorPolicy policy)
     : program_(std::move(program)), hooks_(std::move(hooks)), policy_(policy) {
   for (ChildSpec& spec : specs) children_.push_back({.spec = std::move(spec), .process = {}});
 }
@@ -169,7 +167,12 @@ void Supervisor::probe() {
     if (child.process && !child.working) child.working = !child.spec.is_working || child.spec.is_working();
     all = all && child.working;
   }
-  if (!all || announced_) return;
+  if (announced_) return;
+  if (!all) {
+    const Status status = hooks_.hopeless ? hooks_.hopeless() : Status();
+    if (!status.ok()) give_up(status.message() + ": giving up", kExitFailure, {});
+    return;
+  }
   announced_ = true;
   if (hooks_.all_working) hooks_.all_working();
 }
@@ -188,7 +191,7 @@ void Supervisor::begin_stop() {
 }
 
 void Supervisor::stop_everything_now() {
-  for (Child& child : children_) ask_to_stop(child, kHurriedPatience);
+  for (Child& child : children_) ask_to_stop(child, policy_.hurried_patience);
 }
 
 // Asks the lowest stage that still has somebody, and ends what has been asked for too long.

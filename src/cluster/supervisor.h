@@ -24,19 +24,23 @@ struct ChildSpec {
   std::function<bool()> is_working;
 };
 
-struct RestartPolicy {
+struct SupervisorPolicy {
   // So many deaths in a row before the child ever worked, and the supervisor gives up. A child that exits
   // with kExitConfiguration before it worked is given up at once.
   int quick_deaths = 5;
   // Before the second start; doubled each time. A child that had worked is started again at once.
   Nanos first_delay = milliseconds(100);
   Nanos longest_delay = seconds(5);
+  // What a child gets between SIGTERM and SIGKILL when the user asks a second time.
+  Nanos hurried_patience = seconds(2);
 };
 
 struct SupervisorHooks {
   std::function<void(size_t child, int pid)> started;
   std::function<void(size_t child, int pid, const std::string& reason)> exited;
-  std::function<void()> all_working;  // the first time that all do
+  // Asked now and then until all children work; an error gives everything up.
+  std::function<Status()> hopeless;
+  std::function<void()> all_working;  // once
   std::function<void()> stopping;
 };
 
@@ -44,7 +48,7 @@ class Supervisor {
  public:
   // `program` is what every child runs.
   Supervisor(std::string program, std::vector<ChildSpec> specs, SupervisorHooks hooks,
-             RestartPolicy policy = {});
+             SupervisorPolicy policy = {});
 
   // Starts all children.
   Status start();
@@ -83,7 +87,7 @@ class Supervisor {
   std::string program_;
   std::vector<Child> children_;
   SupervisorHooks hooks_;
-  RestartPolicy policy_;
+  SupervisorPolicy policy_;
   bool stopping_ = false;
   bool announced_ = false;
   int status_ = 0;

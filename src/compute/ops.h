@@ -2,10 +2,9 @@
 // all of them. model/ knows this header only.
 //
 // Shapes are (rows, cols), row-major. An operation's shapes are the caller's duty (checked in debug builds);
-// errors of the device are sticky and come out of synchronize(). Accumulation is float32. `hidden`
-// activations are float32 in the residual stream; inputs of products have the back end's activation type
-// (float32, or bfloat16 with
-// --dtype bfloat16).
+// errors of the device are sticky and come out of synchronize(). Accumulation is float32. Inputs of products
+// are float32 or the back end's activation type (float32, or bfloat16 with --dtype bfloat16), as their matrix
+// says.
 //
 // With Options::deterministic every output row depends on its own input row and its absolute position only:
 // not on what else is in the batch, nor on the number of threads. (DESIGN §7a.)
@@ -130,11 +129,11 @@ class Backend {
   virtual void embed(std::span<const int32_t> tokens, const Weight& table, Matrix out) = 0;
   // out (n, width) = x / sqrt(mean(x^2) + eps) * weight (width,); x float32, out float32 or activation type.
   virtual void rms_norm(ConstMatrix x, const Buffer& weight, float eps, Matrix out) = 0;
-  // out (n, w.out()) = x (n, w.in()) w^T; x in the activation type, out float32 or activation type.
+  // out (n, w.out()) = x (n, w.in()) w^T; x and out float32 or activation type.
   virtual void product(ConstMatrix x, const Weight& w, Matrix out) = 0;
   // x += y, float32.
   virtual void add(Matrix x, ConstMatrix y) = 0;
-  // out (n, inter) activation type = silu(gate) * up; gate, up: (n, inter) float32.
+  // out (n, inter), float32 or activation type, = silu(gate) * up; gate, up: (n, inter) float32.
   virtual void silu_mul(ConstMatrix gate, ConstMatrix up, Matrix out) = 0;
 
   // Per head: rms_norm with weight (head_dim,) and rotary embedding at each token's position (the two halves
@@ -145,7 +144,8 @@ class Backend {
                               const Buffer* k_norm, float eps, Matrix q, Matrix k, ConstMatrix v,
                               std::span<const Sequence> sequences, int layer, KvCache& cache) = 0;
   // Causal softmax(q k^T / sqrt(head_dim)) v over each sequence's cached positions; query heads share key
-  // heads in runs of query_heads / kv_heads. q float32; out (tokens, query_heads x head_dim) activation type.
+  // heads in runs of query_heads / kv_heads. q float32; out (tokens, query_heads x head_dim) float32 or
+  // activation type.
   virtual void attention(const AttentionShape& shape, ConstMatrix q, std::span<const Sequence> sequences,
                          int layer, const KvCache& cache, Matrix out) = 0;
 
@@ -156,7 +156,7 @@ class Backend {
                      std::span<float> weights) = 0;
   // For each pair p of local expert e (expert_offsets[e] <= p < expert_offsets[e + 1]):
   // out[p] = down_e(silu(gate_e(x)) * up_e(x)) with x = rows[p] (hidden elements of `row_type`); out float32.
-  // The inner activation is rounded to the activation type.
+  // The inner activation is not rounded: a router downstream would choose otherwise on a near tie.
   virtual void experts(const Experts& experts, std::span<const int32_t> expert_offsets,
                        std::span<const std::byte* const> rows, DType row_type, Matrix out) = 0;
 

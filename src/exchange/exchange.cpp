@@ -45,11 +45,12 @@ class RankExchange final : public Exchange {
  public:
   RankExchange(const Shape& shape, const Placement& placement, int rank, uint64_t epoch,
                std::unique_ptr<fabric::Fabric> fabric, AlignedBytes own_rows, AlignedBytes own_sum)
-      : shape_(shape),
+      : shape_(without_needless_rounding(shape)),
         placement_(placement),
         rank_(rank),
         epoch_(epoch),
         stride_(row_stride(shape_)),
+        returned_stride_(returned_stride(shape_)),
         peers_(rank, shape.ranks, epoch, std::move(fabric)),
         routing_(shape_, placement_),
         inbound_(shape_, rank, static_cast<int>(placement_.experts_of(rank).size())),
@@ -89,7 +90,7 @@ class RankExchange final : public Exchange {
   void write_pairs(std::byte* to, std::span<const Inbound::Pair> pairs, const ConstMatrix& pair_rows) const;
   void write_sums(std::byte* to, std::span<const Inbound::Pair> pairs, const ConstMatrix& pair_rows) const;
   void sum_row(std::byte* to, std::span<const Inbound::Pair> pairs, const ConstMatrix& pair_rows) const;
-  void pad_row(std::byte* row) const;
+  void pad_row(std::byte* row, DType type, size_t stride) const;
 
   void sum_exact(int64_t token, const ConstMatrix& pair_rows, float* out) const;
   void sum_reduced(int64_t token, const ConstMatrix& pair_rows, float* out) const;
@@ -102,7 +103,8 @@ class RankExchange final : public Exchange {
   const Placement placement_;
   const int rank_;
   const uint64_t epoch_;
-  const size_t stride_;
+  const size_t stride_;           // of dispatched rows
+  const size_t returned_stride_;  // of combined ones
   Peers peers_;
   Routing routing_;
   Inbound inbound_;
@@ -184,15 +186,15 @@ Status RankExchange::send_rows(int peer, const ConstMatrix& x, StepFlags flags, 
   return peers_.put(peer, at.end);
 }
 
-void RankExchange::pad_row(std::byte* row) const {
-  const size_t used = static_cast<size_t>(shape_.hidden) * dtype_bytes(shape_.wire);
-  std::memset(row + used, 0, stride_ - used);
+void RankExchange::pad_row(std::byte* row, DType type, size_t stride) const {
+  const size_t used = static_cast<size_t>(shape_.hidden) * dtype_bytes(type);
+  std::memset(row + used, 0, stride - used);
 }
 
 void RankExchange::write_rows(std::byte* to, std::span<const int32_t> tokens, const ConstMatrix& x) const {
   for (const int32_t token : tokens) {
     convert_row(to, shape_.wire, x.row_bytes(token), x.dtype, shape_.hidden);
-    pad_row(to);
+    pad_row(to, shape_.wire, stride_);
     to += stride_;
   }
 }
@@ -262,9 +264,9 @@ Status RankExchange::send_results(int peer, const ConstMatrix& pair_rows, Deadli
 void RankExchange::write_pairs(std::byte* to, std::span<const Inbound::Pair> pairs,
                                const ConstMatrix& pair_rows) const {
   for (const Inbound::Pair& pair : pairs) {
-    convert_row(to, shape_.wire, pair_rows.row_bytes(pair.position), DType::float32, shape_.hidden);
-    pad_row(to);
-    to += stride_;
+    convert_row(to, DType::float32, pair_rows.row_bytes(pair.position), DType::float32, shape_.hidden);
+    pad_row(to, DType::float32, returned_stride_);
+    to += returned_stride_;
   }
 }
 
@@ -275,7 +277,7 @@ void RankExchange::write_sums(std::byte* to, std::span<const Inbound::Pair> pair
     while (count < pairs.size() && pairs[count].row == pairs[0].row) ++count;
     sum_row(to, pairs.first(count), pair_rows);
     pairs = pairs.subspan(count);
-    to += stride_;
+    to += returned_stride_;
   }
 }
 
@@ -284,10 +286,10 @@ void RankExchange::sum_row(std::byte* to, std::span<const Inbound::Pair> pairs,
                            const ConstMatrix& pair_rows) const {
   std::array<WeightedRow, kMaxTopK> rows;
   for (size_t i = 0; i < pairs.size(); ++i) {
-    rows[i] = {pair_rows.row_bytes(pairs[i].position), pairs[i].weight, RowFormat::float32};
+    rows[i] = {pair_rows.row_bytes(pairs[i].position), pairs[i].weight, DType::float32};
   }
   sum_rows(std::span(rows).first(pairs.size()), to, shape_.wire, shape_.hidden);
-  pad_row(to);
+  pad_row(to, shape_.wire, returned_stride_);
 }
 
 Status RankExchange::receive_results(Deadline deadline) {
@@ -304,9 +306,6 @@ Status RankExchange::receive_results(Deadline deadline) {
 }
 
 void RankExchange::sum_exact(int64_t token, const ConstMatrix& pair_rows, float* out) const {
-  const bool bfloat16 = shape_.wire == DType::bfloat16;
-  const RowFormat theirs = bfloat16 ? RowFormat::bfloat16 : RowFormat::float32;
-  const RowFormat ours = bfloat16 ? RowFormat::float32_rounded_to_bfloat16 : RowFormat::float32;
   const auto own = inbound_.pairs(rank_);
   std::array<WeightedRow, kMaxTopK> rows;
   for (int k = 0; k < shape_.top_k; ++k) {
@@ -316,10 +315,8 @@ void RankExchange::sum_exact(int64_t token, const ConstMatrix& pair_rows, float*
     row.weight = weights_[static_cast<size_t>(choice)];
     if (slot.rank == rank_) {
       row.data = pair_rows.row_bytes(own[static_cast<size_t>(slot.pair)].position);
-      row.format = ours;
     } else {
-      row.data = answers_[static_cast<size_t>(slot.rank)] + static_cast<size_t>(slot.pair) * stride_;
-      row.format = theirs;
+      row.data = answers_[static_cast<size_t>(slot.rank)] + static_cast<size_t>(slot.pair) * returned_stride_;
     }
   }
   sum_rows(std::span(rows).first(static_cast<size_t>(shape_.top_k)), out, DType::float32, shape_.hidden);
@@ -338,13 +335,13 @@ void RankExchange::sum_reduced(int64_t token, const ConstMatrix& pair_rows, floa
     slots[at] = slot;
     ++count;
   }
-  const RowFormat format = shape_.wire == DType::bfloat16 ? RowFormat::bfloat16 : RowFormat::float32;
   std::array<WeightedRow, kMaxTopK> rows;
   for (size_t i = 0; i < count; ++i) {
     const Routing::Slot& slot = slots[i];
-    rows[i] = {own_sum_.get(), 1.0F, format};
+    rows[i] = {own_sum_.get(), 1.0F, shape_.wire};
     if (slot.rank != rank_) {
-      rows[i].data = answers_[static_cast<size_t>(slot.rank)] + static_cast<size_t>(slot.row) * stride_;
+      rows[i].data =
+          answers_[static_cast<size_t>(slot.rank)] + static_cast<size_t>(slot.row) * returned_stride_;
       continue;
     }
     const auto own = inbound_.pairs(rank_).subspan(static_cast<size_t>(slot.pair));
@@ -377,7 +374,7 @@ Result<std::unique_ptr<Exchange>> Exchange::open(const Shape& shape, const Place
   SLUICE_ASSIGN_OR_RETURN(const Plan needs, plan(shape, placement));
   SLUICE_RETURN_IF_ERROR(check_fabric(shape, rank, epoch, fabric.get()));
   AlignedBytes own_rows = allocate_aligned(needs.own_bytes);
-  AlignedBytes own_sum = allocate_aligned(row_stride(shape));
+  AlignedBytes own_sum = allocate_aligned(row_stride(without_needless_rounding(shape)));
   if (!own_rows || !own_sum) {
     return Status(Code::resource_exhausted,
                   fmt::format("exchange: no memory for {} ({})", needs.own_bytes, needs.formula));

@@ -13,10 +13,10 @@
 // exchange under way (micro-batches); one at a time would do with one half. (spec/ checks all of it.)
 //
 // Slots come from prefix sums over the routing, in token order: the same routing gives the same bytes.
-// Sums are float32 in fixed order. In exact mode every expert's row travels back unreduced and the source
-// sums in top-k order, and rows are rounded to the wire type even between a rank and itself, so results are
-// bit-equal for any placement. Otherwise a rank sums what its experts add to a row, in top-k order, and the
-// source sums in rank order.
+// Sums are float32 in fixed order. In exact mode every expert's row travels back unreduced, in float32, the
+// source sums in top-k order, and dispatched rows are rounded to the wire type even between a rank and
+// itself, so results are bit-equal for any placement. Otherwise a rank sums what its experts add to a row, in
+// top-k order, and the source sums in rank order.
 //
 // Threads: one caller thread (the engine's). end_epoch() from any.
 #pragma once
@@ -43,7 +43,7 @@ struct Shape {
   int top_k = 0;                // 1 to 16
   int hidden = 0;               // elements of a row
   int max_tokens = 0;           // of one rank in one exchange
-  DType wire = DType::float32;  // float32 or bfloat16, both ways
+  DType wire = DType::float32;  // float32 or bfloat16; both ways, unless exact: then float32 back
   bool exact = false;
 };
 
@@ -111,6 +111,7 @@ class Exchange {
   virtual void nudge() = 0;
   virtual void end_epoch() = 0;
 
+  // As given to open(); but the wire type of a rank alone, if not exact, is float32: nothing travels.
   virtual const Shape& shape() const = 0;
   virtual uint64_t epoch() const = 0;
   virtual std::optional<Blame> blame() const = 0;

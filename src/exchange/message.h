@@ -64,6 +64,13 @@ constexpr size_t align_row(size_t bytes) {
   return (bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
 }
 
+// A rank alone sends nothing, so nothing is rounded to a wire type; exact mode rounds all the same, because
+// its results must not depend on the number of ranks.
+inline Shape without_needless_rounding(Shape shape) {
+  if (shape.ranks == 1 && !shape.exact) shape.wire = DType::float32;
+  return shape;
+}
+
 // Bytes from one row to the next.
 inline size_t row_stride(const Shape& shape) {
   return align_row(static_cast<size_t>(shape.hidden) * dtype_bytes(shape.wire));
@@ -79,8 +86,16 @@ inline DispatchLayout dispatch_layout(const Shape& shape, size_t experts, size_t
   return at;
 }
 
+// Exact mode returns float32: rounding each expert's row by itself is several times noisier than rounding
+// their sum, and swayed routers downstream.
+inline DType returned_type(const Shape& shape) { return shape.exact ? DType::float32 : shape.wire; }
+
+inline size_t returned_stride(const Shape& shape) {
+  return align_row(static_cast<size_t>(shape.hidden) * dtype_bytes(returned_type(shape)));
+}
+
 inline size_t combine_bytes(const Shape& shape, size_t rows) {
-  return sizeof(CombineHeader) + rows * row_stride(shape);
+  return sizeof(CombineHeader) + rows * returned_stride(shape);
 }
 
 // The header flags that follow from the shape, equal on all ranks.

@@ -63,7 +63,7 @@ Result<Plan> plan(const Shape& shape, const Placement& placement) {
         static_cast<size_t>(kMaxPairs) / ranks / experts_a_token));
   }
 
-  const size_t stride = row_stride(shape);
+  const size_t stride = row_stride(without_needless_rounding(shape));
   const size_t returned = shape.exact ? pairs : tokens;
   Plan result;
   result.dispatch_slab_bytes = dispatch_layout(shape, experts, tokens, pairs).end;
@@ -87,7 +87,7 @@ Result<Plan> plan(const Shape& shape, const Placement& placement) {
                   sizeof(PairEntry) + (shape.exact ? 0 : sizeof(float)), tokens, stride);
   const std::string combine =
       fmt::format("combine slab {} = header {} + {} {} x {}", result.combine_slab_bytes,
-                  sizeof(CombineHeader), returned, shape.exact ? "pairs" : "tokens", stride);
+                  sizeof(CombineHeader), returned, shape.exact ? "pairs" : "tokens", returned_stride(shape));
   result.formula = fmt::format(
       "{}; {}; window {} = {} ranks x {} halves x ({} + {} + {} headers x {}); the same again for staging "
       "where "

@@ -28,10 +28,6 @@ struct ReadBfloat16 {
   using Element = uint16_t;
   static float read(uint16_t bits) { return bfloat16_to_float(bits); }
 };
-struct ReadRounded {
-  using Element = float;
-  static float read(float value) { return bfloat16_to_float(round_to_bfloat16(value)); }
-};
 
 template <class Read, bool first>
 void accumulate(float* __restrict sum, const WeightedRow& row, int64_t begin, int64_t n) {
@@ -45,13 +41,10 @@ void accumulate(float* __restrict sum, const WeightedRow& row, int64_t begin, in
 
 template <bool first>
 void accumulate(float* sum, const WeightedRow& row, int64_t begin, int64_t n) {
-  switch (row.format) {
-    case RowFormat::float32:
-      return accumulate<ReadFloat, first>(sum, row, begin, n);
-    case RowFormat::bfloat16:
-      return accumulate<ReadBfloat16, first>(sum, row, begin, n);
-    case RowFormat::float32_rounded_to_bfloat16:
-      return accumulate<ReadRounded, first>(sum, row, begin, n);
+  if (row.type == DType::bfloat16) {
+    accumulate<ReadBfloat16, first>(sum, row, begin, n);
+  } else {
+    accumulate<ReadFloat, first>(sum, row, begin, n);
   }
 }
 

@@ -9,14 +9,10 @@
 
 namespace sluice::exchange {
 
-// How the numbers of a row are to be read. The last one gives a rank's own float32 rows the rounding that the
-// wire gives to others'.
-enum class RowFormat : uint8_t { float32, bfloat16, float32_rounded_to_bfloat16 };
-
 struct WeightedRow {
   const void* data = nullptr;
   float weight = 1.0F;
-  RowFormat format = RowFormat::float32;
+  DType type = DType::float32;  // float32 or bfloat16
 };
 
 // Copies n elements; both types are float32 or bfloat16, rounding as base/dtype.h does.

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "fabric/libfabric/network_fabric.h"
+#include "fabric/libfabric/provider.h"
 #include "fabric/local/local_fabric.h"
 #include "fabric/wire.h"
 
@@ -14,6 +16,15 @@ namespace sluice::fabric {
 namespace {
 
 constexpr std::array<std::string_view, 4> kProviders = {"local", "tcp", "efa", "efa-direct"};
+
+bool is_provider(const std::string& name) {
+  return std::find(kProviders.begin(), kProviders.end(), name) != kProviders.end();
+}
+
+Status unknown_provider(const std::string& name) {
+  return invalid_argument(
+      fmt::format("there is no fabric '{}'; choose one of {}", name, fmt::join(kProviders, ", ")));
+}
 
 Status check_options(const Options& options) {
   if (options.ranks < 1 || options.ranks > kMostRanks) {
@@ -27,16 +38,23 @@ Status check_options(const Options& options) {
 
 }  // namespace
 
+void prepare_process() {
+  // ofi_rxm keeps 4096 buffers of this size for messages; we send none, only one-sided writes.
+  setenv("FI_OFI_RXM_BUFFER_SIZE", "512", 0);
+}
+
 std::span<const std::string_view> provider_names() { return kProviders; }
+
+Status check_provider(const std::string& name) {
+  if (name == "local") return {};
+  return is_provider(name) ? ofi::choose(name, "").status() : unknown_provider(name);
+}
 
 Result<std::unique_ptr<Fabric>> Fabric::open(const Options& options, Bootstrap& bootstrap) {
   SLUICE_RETURN_IF_ERROR(check_options(options));
   if (options.provider == "local") return open_local(options, bootstrap);
-  if (std::find(kProviders.begin(), kProviders.end(), options.provider) != kProviders.end()) {
-    return open_network(options, bootstrap);
-  }
-  return invalid_argument(fmt::format("there is no fabric '{}'; choose one of {}", options.provider,
-                                      fmt::join(kProviders, ", ")));
+  if (is_provider(options.provider)) return open_network(options, bootstrap);
+  return unknown_provider(options.provider);
 }
 
 void Fabric::end_epoch() {

@@ -15,7 +15,7 @@ namespace sluice::fabric {
 
 namespace {
 
-constexpr uint64_t kMostRounds = 256;
+constexpr uint64_t kMostRounds = 32;
 
 // The bytes of one put, eight at a time, different for every pair, round and place.
 uint64_t proof_word(int source, int target, uint64_t round, size_t index) {

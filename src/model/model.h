@@ -41,6 +41,7 @@ class Model {
   virtual ~Model() = default;
 
   virtual const checkpoint::ModelConfig& config() const = 0;
+  // As exact as the model's routers need it; a caller may choose a smaller dtype.
   virtual compute::KvShape kv_shape(int blocks, int block_size) const = 0;
   // Exchanges of one step: fixed, equal on all ranks.
   virtual int exchanges_per_step() const = 0;

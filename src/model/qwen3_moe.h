@@ -1,6 +1,6 @@
 // Qwen3-MoE, as transformers' Qwen3MoeForCausalLM computes it: grouped-query attention without biases, each
 // query and key head normalised before the rotary embedding; every layer's MLP dense or a set of experts.
-// The residual stream is float32 whatever the activation type is.
+// Rows are float32 within the rank; the activation type is what travels to the experts (scratch.h says why).
 #pragma once
 
 #include <memory>

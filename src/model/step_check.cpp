@@ -39,19 +39,18 @@ Status check_sequences(const Batch& batch, const compute::KvShape& cache) {
   int64_t next_row = 0;
   for (const compute::Sequence& sequence : batch.sequences) {
     if (sequence.first_row != next_row || sequence.queries < 1 || sequence.start < 0) {
+      return invalid_argument(fmt::format(
+          "forward: a sequence of {} queries at row {}, position {}; it must have at least one, at "
+          "row {}, from position 0 on",
+          sequence.queries, sequence.first_row, sequence.start, next_row));
+    }
+    const int64_t room = static_cast<int64_t>(sequence.blocks.size()) * cache.block_size;
+    if (sequence.queries > room - sequence.start) {
       return invalid_argument(
-          fmt::format("forward: a sequence of {} queries at row {}, position {}; it must have at least one, "
-                      "at row {}, from "
-                      "position 0 on",
-                      sequence.queries, sequence.first_row, sequence.start, next_row));
+          fmt::format("forward: a sequence of {} queries at position {}, but its {} blocks hold {} positions",
+                      sequence.queries, sequence.start, sequence.blocks.size(), room));
     }
     next_row += sequence.queries;
-    const int64_t room = static_cast<int64_t>(sequence.blocks.size()) * cache.block_size;
-    if (sequence.start + sequence.queries > room) {
-      return invalid_argument(
-          fmt::format("forward: a sequence reaches position {}, but its {} blocks hold {}",
-                      sequence.start + sequence.queries, sequence.blocks.size(), room));
-    }
     for (const int32_t block : sequence.blocks) {
       if (block < 0 || block >= cache.blocks) {
         return invalid_argument(fmt::format("forward: block {}; the cache has {}", block, cache.blocks));

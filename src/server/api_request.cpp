@@ -71,14 +71,12 @@ constexpr UnsupportedField kUnsupportedInChat[] = {
     {"documents", "[]"},
     {"chat_template", "null"},
     {"continue_final_message", "false"},
-    {"add_special_tokens", "false"},
 };
 
 constexpr UnsupportedField kUnsupportedInCompletion[] = {
     {"logprobs", "null"},
     {"echo", "false"},
     {"suffix", R"("")"},
-    {"add_special_tokens", "true"},
 };
 
 // Without effect on the answer.
@@ -146,8 +144,8 @@ bool read_token_ids(Fields& fields, std::string_view name, const Json& array, in
     const bool in_range = id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(vocab_size);
     if (!in_range) {
       fields.fail(name,
-                  fmt::format("'{}[{}]' is {}: token ids of this model are 0 to {}", name, i, id.dump(),
-                              vocab_size - 1),
+                  fmt::format("'{}[{}]' is {}: this model has {} token ids, from 0 on", name, i, id.dump(),
+                              vocab_size),
                   "invalid_token_id");
       return false;
     }
@@ -206,6 +204,8 @@ void read_common(Fields& fields, const RequestLimits& limits, ParsedRequest& req
   request.include_stop = fields.boolean("include_stop_str_in_output").value_or(false);
   request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
+  request.add_special_tokens =
+      fields.boolean("add_special_tokens").value_or(request.kind == ApiKind::completion);
   read_stream(fields, request);
   refuse_unsupported(fields, kUnsupported);
   for (const std::string_view name : kAccepted) fields.accept(name);

@@ -39,6 +39,8 @@ struct ParsedRequest {
   bool ignore_eos = false;
   bool include_stop = false;  // in the text
   bool skip_special_tokens = true;
+  bool add_special_tokens =
+      false;  // the tokenizer's begin and end of sequence; a chat template writes its own
 
   bool stream = false;
   bool include_usage = false;     // a last chunk with the usage

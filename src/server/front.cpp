@@ -34,7 +34,9 @@ Status serve(const FrontOptions& options, cluster::EngineClient& client, int sto
                         .retry_after_seconds = 5});
     });
   });
-  log::info("model '{}' (context {} tokens) on http://{}:{}, {}", name, context, options.host, server->port(),
+  log::info("model '{}' (context {} tokens) on http://{}:{}, {}", name, context,
+            options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]",
+            server->port(),
             options.api_keys.empty() ? "no API key asked for"
                                      : fmt::format("{} API keys", options.api_keys.size()));
   server->run();

@@ -5,12 +5,6 @@
 #include "base/log.h"
 
 namespace sluice::server {
-namespace {
-
-constexpr Nanos kPingAfter = seconds(15);
-constexpr int kTooEarlySeconds = 5;
-
-}  // namespace
 
 Generation::Generation(GenerationHost& host, std::shared_ptr<Responder> responder)
     : host_(host), responder_(std::move(responder)), last_sent_(now()) {}
@@ -18,12 +12,6 @@ Generation::Generation(GenerationHost& host, std::shared_ptr<Responder> responde
 void Generation::start(ApiResult<PreparedRequest> prepared) {
   if (done_) return;
   if (!prepared.ok()) return fail(prepared.error());
-  if (const cluster::Health health = host_.client.health(); !health.ready) {
-    return fail({.status = 503,
-                 .message = fmt::format("not ready: {}", health.message),
-                 .code = "not_ready",
-                 .retry_after_seconds = kTooEarlySeconds});
-  }
   request_ = *std::move(prepared);
   const char* prefix = request_->parsed.kind == ApiKind::chat ? "chatcmpl" : "cmpl";
   ReplyIdentity identity{
@@ -120,7 +108,7 @@ void Generation::cancel_open() {
 }
 
 void Generation::tick(Nanos now) {
-  if (done_ || !request_ || !request_->parsed.stream || now < last_sent_ + kPingAfter) return;
+  if (done_ || !request_ || !request_->parsed.stream || now < last_sent_ + host_.ping_after) return;
   send(": ping\n\n");
 }
 

@@ -29,6 +29,7 @@ struct GenerationHost {
   std::function<void(std::function<void()>)> post;  // to the io thread, from any
   std::function<uint64_t()> draw;                   // random numbers, for ids and seeds
   std::function<void(Generation&)> done;            // lets go of it
+  Nanos ping_after;                                 // of a stream's silence
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {

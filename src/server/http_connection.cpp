@@ -16,8 +16,8 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-constexpr size_t kKeptCapacity = 16384;     // of buffers between requests
-constexpr size_t kMaxDiscarded = 1u << 20;  // of what a refused client goes on sending
+constexpr size_t kKeptCapacity = 16384;      // of buffers between requests
+constexpr size_t kMaxDiscarded = 64u << 20;  // of what a refused client goes on sending
 constexpr size_t kMaxRequestId = 128;
 
 std::string_view reason(int status) {
@@ -200,7 +200,15 @@ bool Connection::on_head() {
   request_ = take_head();
   HttpHandler& handler = host_.handler();
   if (!http_1_0_ && request_.header("host").empty()) {
+    request_.has_body = true;
     refuse(handler.protocol_error(400, "the request has no Host header, which HTTP/1.1 asks for"));
+    return false;
+  }
+  const std::string coding = lower(request_.header("transfer-encoding"));
+  if (!coding.empty() && coding != "chunked") {
+    request_.has_body = true;
+    refuse(handler.protocol_error(
+        501, fmt::format("the header Transfer-Encoding has the value '{}', only chunked is known", coding)));
     return false;
   }
   if (auto reply = handler.refuse(request_)) {
@@ -345,6 +353,7 @@ void Connection::complete() {
   disconnected_ = nullptr;
   state_ = State::finishing;
   send_queued();
+  if (!write_in_flight_) flushed();  // the end of an HTTP/1.0 stream has no bytes of its own
 }
 
 void Connection::send_queued() {

@@ -2,6 +2,7 @@
 
 #include <utility>
 // Asio wants <utility> first.
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -202,8 +203,8 @@ void HttpServerImpl::tick() {
 
 void HttpServerImpl::when_readable(int fd, Task task) {
   // A duplicate: the descriptor itself stays its owner's.
-  auto& watched =
-      watched_.emplace_back(std::make_unique<asio::posix::stream_descriptor>(context_, ::dup(fd)));
+  auto& watched = watched_.emplace_back(
+      std::make_unique<asio::posix::stream_descriptor>(context_, ::fcntl(fd, F_DUPFD_CLOEXEC, 0)));
   watched->async_wait(asio::posix::stream_descriptor::wait_read, [task = std::move(task)](ErrorCode error) {
     if (!error) task();
   });

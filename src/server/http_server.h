@@ -29,7 +29,7 @@ struct HttpOptions {
   Nanos head_timeout = seconds(20);   // from the first byte of a request to the end of its head
   Nanos body_timeout = seconds(60);   // from there to the end of its body
   Nanos write_timeout = seconds(60);  // without the client taking a single byte of what is queued
-  Nanos linger_timeout = seconds(2);  // for the client to read a reply before which it was not done sending
+  Nanos linger_timeout = seconds(5);  // for the client to read a reply before which it was not done sending
   Nanos tick = milliseconds(500);     // how often time-outs are looked at
 };
 

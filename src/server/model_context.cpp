@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -50,10 +49,6 @@ Status load_text(const std::string& directory, ModelContext& context) {
 }
 
 }  // namespace
-
-bool ModelContext::has_name(const std::string& name) const {
-  return name == served_name || std::find(aliases.begin(), aliases.end(), name) != aliases.end();
-}
 
 Result<ModelContext> load_model_context(const std::string& directory, const std::string& served_name,
                                         int max_model_len) {

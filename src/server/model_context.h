@@ -1,6 +1,7 @@
 // The model that a front serves, as far as text and limits go, and what of it does not depend on a request.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,7 +30,9 @@ struct ModelContext {
   std::optional<double> top_p;
   std::optional<int> top_k;
 
-  bool has_name(const std::string& name) const;
+  bool has_name(const std::string& name) const {
+    return name == served_name || std::find(aliases.begin(), aliases.end(), name) != aliases.end();
+  }
 };
 
 // Reads tokenizer, template, config.json and generation_config.json. A tokenizer with more ids than the model

@@ -12,6 +12,18 @@ namespace {
 
 constexpr int kDefaultCompletionTokens = 16;  // as OpenAI
 
+std::vector<int32_t> encode(std::string_view text, bool add_special_tokens,
+                            const text::Tokenizer& tokenizer) {
+  if (!add_special_tokens) return tokenizer.encode(text);
+  const auto prefix = tokenizer.prefix_ids();
+  const auto suffix = tokenizer.suffix_ids();
+  std::vector<int32_t> ids(prefix.begin(), prefix.end());
+  const std::vector<int32_t> body = tokenizer.encode(text);
+  ids.insert(ids.end(), body.begin(), body.end());
+  ids.insert(ids.end(), suffix.begin(), suffix.end());
+  return ids;
+}
+
 ApiResult<std::vector<int32_t>> encode_chat(const ParsedRequest& parsed, const ModelContext& model) {
   if (model.tokenizer == nullptr) {
     return ApiError{.message = "this model has no tokenizer: use /v1/completions with token ids",
@@ -26,15 +38,16 @@ ApiResult<std::vector<int32_t>> encode_chat(const ParsedRequest& parsed, const M
     return bad_field("messages",
                      fmt::format("the chat template refuses these messages: {}", text.status().message()));
   }
-  return model.tokenizer->encode(*text);
+  return encode(*text, parsed.add_special_tokens, *model.tokenizer);
 }
 
-ApiResult<std::vector<int32_t>> encode_prompt(Prompt& prompt, const ModelContext& model) {
+ApiResult<std::vector<int32_t>> encode_prompt(Prompt& prompt, bool add_special_tokens,
+                                              const ModelContext& model) {
   if (auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) return std::move(*ids);
   if (model.tokenizer == nullptr) {
     return bad_field("prompt", "this model has no tokenizer: give the prompt as token ids", "no_tokenizer");
   }
-  return model.tokenizer->encode(std::get<std::string>(prompt));
+  return encode(std::get<std::string>(prompt), add_special_tokens, *model.tokenizer);
 }
 
 // What the prompt leaves of the context; an error where that is nothing, or less than was asked for.
@@ -109,8 +122,9 @@ ApiResult<PreparedRequest> prepare_request(ApiKind kind, std::string_view body, 
   prepared.sampling = sampling_of(prepared.parsed, model);
   const size_t count = kind == ApiKind::chat ? 1 : prepared.parsed.prompts.size();
   for (size_t i = 0; i < count; ++i) {
-    auto ids = kind == ApiKind::chat ? encode_chat(prepared.parsed, model)
-                                     : encode_prompt(prepared.parsed.prompts[i], model);
+    auto ids = kind == ApiKind::chat
+                   ? encode_chat(prepared.parsed, model)
+                   : encode_prompt(prepared.parsed.prompts[i], prepared.parsed.add_special_tokens, model);
     if (!ids.ok()) return ids.error();
     auto budget = output_budget(ids->size(), prepared.parsed, model);
     if (!budget.ok()) return budget.error();

@@ -125,7 +125,8 @@ Service::Service(ServiceOptions options, ModelContext model, cluster::EngineClie
                 [this](Generation& generation) {
                   generations_.erase(&generation);
                   metrics_.running = static_cast<int>(generations_.size());
-                }},
+                },
+            .ping_after = options_.ping_after},
       workers_(std::make_unique<WorkerPool>(options_.workers, options_.max_queued_jobs)) {}
 
 Service::~Service() = default;
@@ -203,8 +204,8 @@ void Service::handle(HttpRequest request, std::shared_ptr<Responder> responder) 
   if (request.path == "/metrics") return responder->reply(metrics_reply());
   if (request.path == "/v1/models") return responder->reply(models_reply());
   if (route->path == kModelPrefix) return responder->reply(model_reply(request.path));
-  generate(request.path == "/v1/chat/completions" ? ApiKind::chat : ApiKind::completion, std::move(request),
-           std::move(responder));
+  const ApiKind kind = request.path == "/v1/chat/completions" ? ApiKind::chat : ApiKind::completion;
+  generate(kind, std::move(request), std::move(responder));
 }
 
 void Service::generate(ApiKind kind, HttpRequest request, std::shared_ptr<Responder> responder) {

@@ -21,6 +21,7 @@ struct ServiceOptions {
   std::vector<std::string> api_keys{};  // empty: anyone may use /v1
   int workers = 2;
   size_t max_queued_jobs = 4096;
+  Nanos ping_after = seconds(15);  // of a stream's silence comes a comment, so that nobody takes it for dead
 };
 
 class Service : public HttpHandler {

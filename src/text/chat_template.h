@@ -20,10 +20,10 @@ class ChatTemplate {
   static Result<std::unique_ptr<ChatTemplate>> load(const std::string& directory);
   virtual ~ChatTemplate() = default;
 
-  // `context` is an object: messages, add_generation_prompt, tools, ... Thread-safe. raise_exception(text) in
-  // the template comes out as invalid_argument with that text. Work is bounded: a template that loops for
-  // ever is an error.
-  virtual Result<std::string> render(const nlohmann::json& context) const = 0;
+  // `context` is an object: messages, add_generation_prompt, tools, ... Its order of keys is kept, since
+  // templates print tools as they came. Thread-safe. raise_exception(text) in the template comes out as
+  // invalid_argument with that text. Work is bounded: a template that loops for ever is an error.
+  virtual Result<std::string> render(const nlohmann::ordered_json& context) const = 0;
 };
 
 }  // namespace sluice::text

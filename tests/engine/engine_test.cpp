@@ -90,8 +90,13 @@ TEST_F(EngineTest, SeedDecidesTheText) {
     request.sampling = {.temperature = 1.5F, .seed = seed};
     return text_of(cluster_->run(request));
   };
-  EXPECT_EQ(text(1), text(1));
   EXPECT_NE(text(1), text(2));
+  std::vector<int32_t> context{5, 6};
+  for (const int32_t token : text(1)) {
+    const auto position = static_cast<int64_t>(context.size());
+    EXPECT_EQ(token, sample(toy_logits(context), {.temperature = 1.5F, .seed = 1}, position));
+    context.push_back(token);
+  }
 }
 
 TEST_F(EngineTest, ResumedTokensCountAsOutput) {

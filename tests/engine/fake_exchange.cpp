@@ -49,6 +49,7 @@ class FakeExchange final : public exchange::Exchange {
   Status wake(uint64_t step) override {
     const std::lock_guard lock(hub_.mutex_);
     self().woken = std::max(self().woken, step);
+    ++hub_.wakes_;
     hub_.changed_.notify_all();
     return {};
   }
@@ -150,6 +151,11 @@ void FakeHub::break_at(int rank, uint64_t seq) {
 uint64_t FakeHub::completed(int rank) const {
   const std::lock_guard lock(mutex_);
   return members_[static_cast<size_t>(rank)].combined;
+}
+
+int FakeHub::wakes() const {
+  const std::lock_guard lock(mutex_);
+  return wakes_;
 }
 
 int FakeHub::timeouts() const {

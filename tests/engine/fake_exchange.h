@@ -21,6 +21,8 @@ class FakeHub {
   void break_at(int rank, uint64_t seq);
   // Exchanges that `rank` has completed in its current epoch.
   uint64_t completed(int rank) const;
+  // Calls of wake(), by all ranks in all epochs.
+  int wakes() const;
   // Times that wait_for_step() slept until its deadline: a lost wake, when the deadline is long.
   int timeouts() const;
 
@@ -41,6 +43,7 @@ class FakeHub {
   std::condition_variable changed_;
   std::vector<Member> members_;
   int blamed_ = -1;
+  int wakes_ = 0;
   int timeouts_ = 0;
 };
 

@@ -3,11 +3,33 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "exchange/placement.h"
+#include "fabric/bootstrap.h"
+#include "fabric/fabric.h"
 
 namespace sluice::engine {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
+
+Result<std::unique_ptr<exchange::Exchange>> open_toy_exchange(int rank, int ranks, uint64_t epoch,
+                                                              int max_tokens, fabric::Bootstrap& bootstrap) {
+  const exchange::Shape shape = toy_shape(ranks, max_tokens);
+  SLUICE_ASSIGN_OR_RETURN(const auto placement, exchange::Placement::contiguous(kToyExperts, ranks));
+  if (ranks == 1) return exchange::Exchange::open(shape, placement, rank, epoch, nullptr);
+  SLUICE_ASSIGN_OR_RETURN(const auto plan, exchange::plan(shape, placement));
+  fabric::Options options;
+  options.provider = "local";
+  options.rank = rank;
+  options.ranks = ranks;
+  options.epoch = epoch;
+  options.slab_bytes = {plan.dispatch_slab_bytes, plan.combine_slab_bytes};
+  SLUICE_ASSIGN_OR_RETURN(auto fabric, fabric::Fabric::open(options, bootstrap));
+  return exchange::Exchange::open(shape, placement, rank, epoch, std::move(fabric));
+}
 
 }  // namespace
 
@@ -73,7 +95,8 @@ std::vector<int32_t> toy_prompt(uint64_t seed, int length) {
   return prompt;
 }
 
-ToyCluster::ToyCluster(int ranks, Options options) : hub_(ranks) {
+ToyCluster::ToyCluster(int ranks, Options options, Wiring wiring)
+    : hub_(ranks), options_(options), wiring_(wiring) {
   for (int rank = 0; rank < ranks; ++rank) {
     nodes_.push_back(std::make_unique<Node>(rank, ranks));
     Node& node = *nodes_.back();
@@ -103,10 +126,30 @@ ToyCluster::~ToyCluster() {
 }
 
 void ToyCluster::enter(uint64_t epoch) {
-  std::vector<std::unique_ptr<exchange::Exchange>> exchanges;
-  for (int rank = 0; rank < ranks(); ++rank) exchanges.push_back(hub_.open(rank, epoch));
-  for (int rank = 0; rank < ranks(); ++rank)
+  auto exchanges = open(epoch);
+  for (int rank = 0; rank < ranks(); ++rank) {
     engine(rank).enter_epoch(std::move(exchanges[static_cast<size_t>(rank)]));
+  }
+}
+
+std::vector<std::unique_ptr<exchange::Exchange>> ToyCluster::open(uint64_t epoch) {
+  std::vector<std::unique_ptr<exchange::Exchange>> exchanges(nodes_.size());
+  if (wiring_ == Wiring::fake) {
+    for (int rank = 0; rank < ranks(); ++rank) exchanges[static_cast<size_t>(rank)] = hub_.open(rank, epoch);
+    return exchanges;
+  }
+  fabric::InProcessHub rendezvous(ranks());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto bootstrap = rendezvous.join(rank);
+      auto opened = open_toy_exchange(rank, ranks(), epoch, options_.max_num_batched_tokens, *bootstrap);
+      EXPECT_TRUE(opened.ok()) << opened.status().message();
+      if (opened.ok()) exchanges[static_cast<size_t>(rank)] = std::move(opened).value();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return exchanges;
 }
 
 void ToyCluster::leave() {

@@ -41,10 +41,15 @@ Request greedy_request(std::vector<int32_t> prompt, int max_tokens);
 // A prompt that differs with `seed`.
 std::vector<int32_t> toy_prompt(uint64_t seed, int length);
 
-// Engines of `ranks` ranks on fake exchanges.
+enum class Wiring {
+  fake,   // a FakeHub
+  local,  // real exchanges over mapped memory
+};
+
+// The engines of a group of ranks.
 class ToyCluster {
  public:
-  explicit ToyCluster(int ranks, Options options = toy_options());
+  explicit ToyCluster(int ranks, Options options = toy_options(), Wiring wiring = Wiring::fake);
   ~ToyCluster();
 
   void enter(uint64_t epoch);
@@ -73,7 +78,11 @@ class ToyCluster {
     exchange::Blame blame;
   };
 
+  std::vector<std::unique_ptr<exchange::Exchange>> open(uint64_t epoch);
+
   FakeHub hub_;
+  const Options options_;
+  const Wiring wiring_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace sluice::engine {
 namespace {
@@ -122,7 +123,11 @@ Result<model::Outcome> ToyModel::forward(const model::Batch& batch, compute::KvC
   if (on_forward) on_forward(batch);
   largest_batch = std::max(largest_batch.load(), static_cast<int>(batch.tokens.size()));
   auto& kv = static_cast<ToyKvCache&>(cache);
+  std::set<int32_t> blocks;
   for (const compute::Sequence& sequence : batch.sequences) {
+    for (const int32_t block : sequence.blocks) {
+      if (!blocks.insert(block).second) return internal_error("two sequences share a block");
+    }
     for (int64_t i = 0; i < sequence.queries; ++i) {
       kv.at(sequence.blocks, sequence.start + i) = batch.tokens[static_cast<size_t>(sequence.first_row + i)];
     }

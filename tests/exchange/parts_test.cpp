@@ -43,17 +43,17 @@ TEST(Placement, RefusesMoreRanksThanExperts) {
 }
 
 TEST(Plan, CountsEveryByte) {
-  // 4 ranks, 2 experts each, 10 tokens to 2 of them: 20 pairs; a row of 100 bfloat16 takes 256 bytes.
+  // 4 ranks, 2 experts each, 10 tokens to 2 of them: 20 pairs; a row of 100 bfloat16 takes 256 bytes, of float32 448.
   const auto placement = Placement::contiguous(8, 4).value();
   const auto exact = plan(make_shape(4, 8, 3, 100, 10, DType::bfloat16, true), placement).value();
   EXPECT_EQ(exact.dispatch_slab_bytes, 64 + 256 - 64 + 10 * 256u);  // header, 2 x 4 + 20 x 8 to 64, rows
-  EXPECT_EQ(exact.combine_slab_bytes, 64 + 20 * 256u);
+  EXPECT_EQ(exact.combine_slab_bytes, 64 + 20 * 448u);
   EXPECT_EQ(exact.window_bytes, 4 * 2 * (exact.dispatch_slab_bytes + exact.combine_slab_bytes + 2 * 64));
   EXPECT_EQ(exact.staging_bytes, exact.window_bytes);
   EXPECT_EQ(exact.own_bytes, 10 * 256u);
   EXPECT_THAT(exact.formula,
               HasSubstr("dispatch slab 2816 = header 64 + 2 experts x 4 + 20 pairs x 8 (to 64) + 10 "
-                        "tokens x 256; combine slab 5184 = header 64 + 20 pairs x 256"));
+                        "tokens x 256; combine slab 9024 = header 64 + 20 pairs x 448"));
   const auto reduced = plan(make_shape(4, 8, 3, 100, 10, DType::bfloat16, false), placement).value();
   EXPECT_EQ(reduced.dispatch_slab_bytes, 320 + 10 * 256u);
   EXPECT_EQ(reduced.combine_slab_bytes, 64 + 10 * 256u);
@@ -130,15 +130,15 @@ TEST(Rows, RoundAsTheScalarConversionDoes) {
   convert_row(narrow.data(), DType::bfloat16, values.data(), DType::float32, count);
   std::vector<float> wide(values.size());
   convert_row(wide.data(), DType::float32, narrow.data(), DType::bfloat16, count);
-  std::vector<float> summed(values.size());
-  const WeightedRow row{values.data(), 1.0F, RowFormat::float32_rounded_to_bfloat16};
-  sum_rows(std::span(&row, 1), summed.data(), DType::float32, count);
+  std::vector<uint16_t> summed(values.size());
+  const WeightedRow row{values.data(), 1.0F, DType::float32};
+  sum_rows(std::span(&row, 1), summed.data(), DType::bfloat16, count);
   for (size_t i = 0; i < values.size(); ++i) {
     const uint16_t expected = float_to_bfloat16(values[i]);
     ASSERT_EQ(narrow[i], expected) << std::bit_cast<uint32_t>(values[i]);
     ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), static_cast<uint32_t>(expected) << 16);
     if (std::isnan(values[i])) continue;
-    ASSERT_EQ(std::bit_cast<uint32_t>(summed[i]), std::bit_cast<uint32_t>(wide[i]));
+    ASSERT_EQ(summed[i], expected);
   }
 }
 

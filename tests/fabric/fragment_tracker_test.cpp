@@ -20,7 +20,7 @@ struct Fragment {
 // tracker says exactly what a plain set of (part, stripe) says.
 TEST(FragmentTracker, AgreesWithASetInAnyOrder) {
   std::mt19937_64 random(7);
-  for (int trial = 0; trial < 1500; ++trial) {
+  for (int trial = 0; trial < 1000; ++trial) {
     FragmentTracker tracker;
     std::vector<Fragment> past;
     std::set<std::pair<uint64_t, uint32_t>> here;

@@ -29,7 +29,7 @@ class AsProcesses final : public Bootstrap {
   Bootstrap& inner_;
 };
 
-inline Deadline soon() { return Deadline::after(seconds(20)); }
+inline Deadline soon() { return Deadline::after(seconds(60)); }
 
 // Runs rank(r, bootstrap) on one thread a rank.
 inline void run_ranks(int ranks, const std::function<void(int, Bootstrap&)>& rank) {

@@ -230,8 +230,7 @@ class ReferenceBackend final : public compute::Backend {
         const std::vector<float> x = read_elements(rows[size_t(p)], row_type, local[e].gate.in);
         std::vector<float> inner = times(local[e].gate, x);
         const std::vector<float> up = times(local[e].up, x);
-        for (size_t i = 0; i < inner.size(); ++i)
-          inner[i] = rounded(silu(inner[i]) * up[i], options_.activations);
+        for (size_t i = 0; i < inner.size(); ++i) inner[i] = silu(inner[i]) * up[i];
         write_row(out, p, times(local[e].down, inner));
       }
     }

@@ -128,6 +128,9 @@ Result<std::unique_ptr<Fabric>> open_network(const Options& options, Bootstrap& 
   SLUICE_RETURN_IF_ERROR(compare_ranks(options, identity, bootstrap, deadline));
 
   auto rank = open_rank(options, std::move(info));
+  if (!rank.ok() && options.provider == "tcp") {
+    rank = rank.status().with_context(fmt::format("fabric 'tcp' on address {}", options.address));
+  }
   SLUICE_ASSIGN_OR_RETURN(auto descriptions, gather_or_fail(bootstrap, "fabric addresses", describe(rank),
                                                             options.rank, deadline));
   // Everybody knows everybody before the first write: some providers refuse writes of strangers.

@@ -183,7 +183,10 @@ void Proxy::read_errors() {
 }
 
 void Proxy::peer_failed(int peer, int error) {
-  log::warning("rank {}: the connection to rank {} failed: {}", my_rank_, peer, error_text(error));
+  // Peers that close a moment earlier are no news.
+  if (!stopping_.load(std::memory_order_acquire)) {
+    log::warning("rank {}: the connection to rank {} failed: {}", my_rank_, peer, error_text(error));
+  }
   on_failed_(peer);
 }
 

@@ -1,0 +1,20 @@
+// The options of a front, which `serve` takes and hands on to the front that it starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/front.h"
+
+namespace CLI {
+class App;
+}
+
+namespace sluice::cli {
+
+// All but the model, which is a positional argument of the command.
+void add_front_flags(CLI::App& command, server::FrontOptions& options);
+// The same as arguments for a child process, without the model.
+std::vector<std::string> to_arguments(const server::FrontOptions& options);
+
+}  // namespace sluice::cli
