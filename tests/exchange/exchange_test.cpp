@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <thread>
 
 #include "cluster.h"
 
@@ -232,6 +233,41 @@ TEST(Received, IsGroupedByExpertThenSourceThenTheSourcesOrder) {
     ASSERT_TRUE(done.ok()) << done.message();
     EXPECT_THAT(out, testing::ElementsAre(2 * base, 2 * base + 2, 2 * base + 4));
   });
+}
+
+// Every byte that rank 0 sends in one exchange.
+std::vector<std::byte> sent_by_rank_0(const Shape& shape, std::byte unwritten) {
+  const auto placement = Placement::contiguous(shape.experts, shape.ranks).value();
+  const auto needs = plan(shape, placement).value();
+  FakeNetwork network({.ranks = 2,
+                       .slab_bytes = {needs.dispatch_slab_bytes, needs.combine_slab_bytes},
+                       .unwritten = unwritten});
+  std::vector<std::byte> sent;  // by rank 0's thread alone
+  network.tamper([&](int source, int, fabric::Kind, uint64_t, std::vector<std::byte>& bytes) {
+    if (source == 0) sent.insert(sent.end(), bytes.begin(), bytes.end());
+  });
+  std::vector<std::unique_ptr<Exchange>> exchanges;  // all have joined before any sends
+  for (int rank = 0; rank < 2; ++rank) {
+    exchanges.push_back(Exchange::open(shape, placement, rank, 1, network.join(rank)).value());
+  }
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::mt19937_64 random(90);
+      const auto outcome = exchange_once(*exchanges[static_cast<size_t>(rank)], placement, rank,
+                                         draw_tokens(random, shape, 5, Load::uniform));
+      EXPECT_TRUE(outcome.status.ok()) << outcome.status.message();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return sent;
+}
+
+TEST_P(ArithmeticTest, EqualRoutingGivesEqualBytes) {
+  const Shape shape = this->shape(2, 7, 3, 7, 5);
+  const auto sent = sent_by_rank_0(shape, std::byte{0});
+  EXPECT_GT(sent.size(), 128u);
+  EXPECT_EQ(sent, sent_by_rank_0(shape, std::byte{0xff}));
 }
 
 TEST(Exchange, StridedRowsInAndOut) {

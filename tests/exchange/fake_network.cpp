@@ -25,6 +25,8 @@ class FakeNetwork::Member final : public fabric::Fabric {
     woken_ = std::vector<std::atomic<uint64_t>>(ranks);
     for (size_t i = 0; i < slabs_.size(); ++i) {
       slabs_[i].staging.resize(options_.slab_bytes[i / fabric::kHalves % fabric::kKinds] / 64 + 1);
+      std::memset(slabs_[i].staging.data(), std::to_integer<int>(network_.options_.unwritten),
+                  slabs_[i].staging.size() * sizeof(Line));
       slabs_[i].memory.resize(slabs_[i].staging.size());
     }
   }

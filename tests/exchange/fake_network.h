@@ -25,8 +25,9 @@ struct FakeOptions {
   uint64_t epoch = 1;
   std::array<size_t, fabric::kKinds> slab_bytes{};
   uint64_t seed = 1;
-  int fragments = 3;       // at most, a put
-  int delay_percent = 10;  // of deliveries wait a while first
+  int fragments = 3;          // at most, a put
+  std::byte unwritten{0xcd};  // what staging holds before it is written
+  int delay_percent = 10;     // of deliveries wait a while first
 };
 
 class FakeNetwork {
@@ -36,7 +37,7 @@ class FakeNetwork {
   FakeNetwork(const FakeNetwork&) = delete;
   FakeNetwork& operator=(const FakeNetwork&) = delete;
 
-  // Each rank once. The network must outlive what it gives out.
+  // Each rank once, all before any sends. The network must outlive what it gives out.
   std::unique_ptr<fabric::Fabric> join(int rank);
 
   // Sees and may change every put's payload before it travels. Set before the ranks run.
