@@ -1,16 +1,22 @@
 // Expert-parallel dispatch and combine for one rank and one epoch.
 //
-// dispatch() sends every token row once to each rank that holds one of its chosen experts and returns what
-// arrived here, grouped by local expert; combine() brings the experts' results back and sums them. Each
+// A dispatch sends every token row once to each rank that holds one of its chosen experts and returns what
+// arrived here, grouped by local expert; a combine brings the experts' results back and sums them. Each
 // exchange is one contiguous put per peer and direction, so decode is one network trip each way. Every rank
 // sends to every rank in every exchange, if only an empty header.
 //
-// Two halves are enough. Rank A may overwrite its slab of dispatch seq-2 at B when it starts dispatch seq: A
-// has received B's combine seq-1, which B sent after it had received A's dispatch seq-1 and, in program
-// order, after it had finished with dispatch seq-2. A may overwrite its slab of combine seq-2 at B when it
-// answers combine seq: A has received B's dispatch seq, which B sent after it had returned from combine seq-1
-// and so from combine seq-2. No message is needed that is not already sent. This leaves room for a second
-// exchange under way (micro-batches); one at a time would do with one half. (spec/ checks all of it.)
+// Both are split into sending and receiving, and two exchanges may be under way: the dispatch of exchange k+1
+// may be sent before the combine of k has come back. Each of the four calls goes through the exchanges in
+// order, and within one exchange they come in the order in which they are declared. exchange k+2 may be sent
+// when combine_receive() of k has returned.
+//
+// Two halves are enough. Rank A overwrites its slab of dispatch seq-2 at B when it sends dispatch seq: A has
+// returned from combine_receive seq-2 and so has received B's combine seq-2, which B sent after it had
+// received A's dispatch seq-2 and had done with its rows. A overwrites its slab of combine seq-2 at B when it
+// answers combine seq: A has received B's dispatch seq, which B sent after it had returned from
+// combine_receive seq-2. No message is needed that is not already sent. Three under way would need three
+// halves: dispatch seq sent before combine seq-2 came back may overwrite what B still reads. (spec/ checks
+// it.)
 //
 // Slots come from prefix sums over the routing, in token order: the same routing gives the same bytes.
 // Sums are float32 in fixed order. In exact mode every expert's row travels back unreduced, in float32, the
@@ -18,7 +24,7 @@
 // itself, so results are bit-equal for any placement. Otherwise a rank sums what its experts add to a row, in
 // top-k order, and the source sums in rank order.
 //
-// Threads: one caller thread (the engine's). end_epoch() from any.
+// Threads: one caller thread (the engine's), or several that take turns. end_epoch() from any.
 #pragma once
 
 #include <cstdint>
@@ -77,8 +83,8 @@ struct StepFlags {
   bool wants_epoch = false;  // it asks for a change of epoch
 };
 
-// What arrived: one pair for each (row, local expert) that a row chose. Valid until the matching combine()
-// returns.
+// What arrived: one pair for each (row, local expert) that a row chose. Valid until the matching
+// combine_send() begins.
 struct Received {
   std::span<const int32_t> expert_offsets;  // (local experts + 1): pairs of local expert e are [e, e+1)
   std::span<const std::byte* const> rows;   // (pairs): the hidden row of each pair, in the wire type
@@ -93,18 +99,39 @@ class Exchange {
                                                 uint64_t epoch, std::unique_ptr<fabric::Fabric> fabric);
   virtual ~Exchange() = default;
 
+  // On error (deadline_exceeded, aborted, unavailable, data_loss) of any of the four the epoch is over for
+  // this rank and blame() says who and where; an invalid_argument changes nothing.
+
   // x: (tokens, hidden), float32 or bfloat16; experts, weights: (tokens x top_k), an expert at most once a
-  // token. `layer` is for blame only. On error (deadline_exceeded, aborted, unavailable, data_loss) the epoch
-  // is over for this rank and blame() says who and where.
-  virtual Result<Received> dispatch(int layer, ConstMatrix x, std::span<const int32_t> experts,
-                                    std::span<const float> weights, StepFlags flags, Deadline deadline) = 0;
-  // pair_rows: (pairs, hidden) float32, one row for each pair of the Received, unweighted.
-  // out: (tokens, hidden) float32, overwritten with the weighted sums.
-  virtual Status combine(int layer, ConstMatrix pair_rows, Matrix out, Deadline deadline) = 0;
+  // token. Nothing of them is read after the return. `layer` is for blame only. Waits for no peer, except
+  // that a network fabric may have to let go of an earlier exchange's bytes.
+  virtual Status dispatch_send(int layer, ConstMatrix x, std::span<const int32_t> experts,
+                               std::span<const float> weights, StepFlags flags, Deadline deadline) = 0;
+  // Waits for every rank's dispatch of the oldest exchange that was sent and not yet received.
+  virtual Result<Received> dispatch_receive(Deadline deadline) = 0;
+  // pair_rows: (pairs, hidden) float32, one row for each pair of the oldest Received that is not yet
+  // answered, unweighted. Read until the matching combine_receive() returns.
+  virtual Status combine_send(ConstMatrix pair_rows, Deadline deadline) = 0;
+  // Waits for every rank's combine. out: (tokens, hidden) float32, overwritten with the weighted sums.
+  virtual Status combine_receive(Matrix out, Deadline deadline) = 0;
+  // Whether dispatch_receive() or combine_receive() would return without waiting for a peer, by success or by
+  // an error. Does what work can be done without waiting, so a scheduler polls this and blocks nowhere.
+  virtual bool receivable(Phase phase) = 0;
+
+  Result<Received> dispatch(int layer, ConstMatrix x, std::span<const int32_t> experts,
+                            std::span<const float> weights, StepFlags flags, Deadline deadline) {
+    SLUICE_RETURN_IF_ERROR(dispatch_send(layer, x, experts, weights, flags, deadline));
+    return dispatch_receive(deadline);
+  }
+  Status combine(ConstMatrix pair_rows, Matrix out, Deadline deadline) {
+    SLUICE_RETURN_IF_ERROR(combine_send(pair_rows, deadline));
+    return combine_receive(out, deadline);
+  }
 
   // Tells all peers that this rank enters `step` (counted from 1 within the epoch).
   virtual Status wake(uint64_t step) = 0;
-  // Sleeps until some rank has woken for `step` or later, or has already dispatched the next exchange: true.
+  // With nothing under way: sleeps until some rank has woken for `step` or later, or has already dispatched
+  // the next exchange: true.
   // False when the deadline passed or nudge() was called first. Error when the epoch ended.
   virtual Result<bool> wait_for_step(uint64_t step, Deadline deadline) = 0;
   // Ends a wait_for_step() early. From any thread.

@@ -37,9 +37,17 @@ std::span<const Inbound::Pair> Inbound::pairs(int source) const {
   return std::span(pairs_).subspan(from.first_pair, from.pair_count);
 }
 
+std::span<const Inbound::Pair> Inbound::pairs(int source, int row) const {
+  const Source& from = sources_[static_cast<size_t>(source)];
+  const size_t at = from.first_row + static_cast<size_t>(row);
+  const size_t begin = row == 0 ? from.first_pair : row_ends_[at - 1];
+  return std::span(pairs_).subspan(begin, row_ends_[at] - begin);
+}
+
 void Inbound::begin() {
   std::fill(sources_.begin(), sources_.end(), Source{});
   pairs_.clear();
+  row_ends_.clear();
   grouped_.clear();
 }
 
@@ -88,6 +96,7 @@ Status Inbound::add(int source, std::span<const std::byte> message, StepFlags& a
   from.row_count = static_cast<int>(header.rows);
   from.first_pair = pairs_.size();
   from.pair_count = header.pairs;
+  from.first_row = row_ends_.size();
   from.rows = message.data() + at.rows;
   SLUICE_RETURN_IF_ERROR(read_pairs(from, header, message.data()));
   SLUICE_RETURN_IF_ERROR(check_counts(message.data() + at.counts));
@@ -119,6 +128,13 @@ Status Inbound::check_pair(const Source& from, const PairEntry& entry, int rows_
   return {};
 }
 
+// Rows are opened in order, so a pair belongs to the newest row or opens the next.
+void Inbound::add_pair(const Source& from, const Pair& pair) {
+  pairs_.push_back(pair);
+  row_ends_.resize(from.first_row + static_cast<size_t>(pair.row) + 1);
+  row_ends_.back() = pairs_.size();
+}
+
 Status Inbound::read_pairs(const Source& from, const DispatchHeader& header, const std::byte* message) {
   const DispatchLayout at = dispatch_layout(shape_, header.experts, header.rows, header.pairs);
   std::fill(counts_.begin(), counts_.end(), 0);
@@ -129,7 +145,7 @@ Status Inbound::read_pairs(const Source& from, const DispatchHeader& header, con
     rows = static_cast<int>(entry.row) + 1;
     ++counts_[entry.expert];
     const float weight = shape_.exact ? 0.0F : load<float>(message + at.weights + i * sizeof(float));
-    pairs_.push_back({static_cast<int32_t>(entry.row), static_cast<int32_t>(entry.expert), 0, weight});
+    add_pair(from, {static_cast<int32_t>(entry.row), static_cast<int32_t>(entry.expert), 0, weight});
   }
   if (rows != from.row_count) {
     return refuse("dispatch header: rows", from.row_count,
@@ -153,10 +169,11 @@ void Inbound::add_own(const Routing& routing, std::span<const float> weights, co
   const auto entries = routing.pairs(own_);
   const auto choices = routing.choices(own_);
   sources_[static_cast<size_t>(own_)] = {static_cast<int>(routing.rows(own_).size()), pairs_.size(),
-                                         entries.size(), rows};
+                                         entries.size(), row_ends_.size(), rows};
+  const Source& from = sources_[static_cast<size_t>(own_)];
   for (size_t i = 0; i < entries.size(); ++i) {
-    pairs_.push_back({static_cast<int32_t>(entries[i].row), static_cast<int32_t>(entries[i].expert), 0,
-                      weights[static_cast<size_t>(choices[i])]});
+    add_pair(from, {static_cast<int32_t>(entries[i].row), static_cast<int32_t>(entries[i].expert), 0,
+                    weights[static_cast<size_t>(choices[i])]});
   }
 }
 

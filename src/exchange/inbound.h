@@ -39,6 +39,8 @@ class Inbound {
   };
   // In the order in which the source listed them.
   std::span<const Pair> pairs(int source) const;
+  // Those of one of its rows.
+  std::span<const Pair> pairs(int source, int row) const;
   int row_count(int source) const { return sources_[static_cast<size_t>(source)].row_count; }
 
  private:
@@ -46,12 +48,14 @@ class Inbound {
     int row_count = 0;
     size_t first_pair = 0;
     size_t pair_count = 0;
+    size_t first_row = 0;  // among all sources' rows
     const std::byte* rows = nullptr;
   };
 
   Status check_header(const DispatchHeader& header, size_t bytes) const;
   Status read_pairs(const Source& from, const DispatchHeader& header, const std::byte* message);
   Status check_pair(const Source& from, const PairEntry& entry, int rows_before) const;
+  void add_pair(const Source& from, const Pair& pair);
   Status check_counts(const std::byte* counts);
 
   const Shape& shape_;
@@ -60,6 +64,7 @@ class Inbound {
   size_t stride_;
   std::vector<Source> sources_;
   std::vector<Pair> pairs_;
+  std::vector<size_t> row_ends_;  // by row of all sources: the end of its pairs
   std::vector<uint32_t> counts_;  // of the source being read, by local expert
   std::vector<int32_t> offsets_;
   std::vector<int32_t> cursors_;

@@ -19,6 +19,10 @@ Status Peers::usable() const {
   return {};
 }
 
+bool Peers::alive() const {
+  return failure_.ok() && !ended() && !(fabric_ && fabric_->failed_peer().has_value());
+}
+
 void Peers::enter(int layer, Phase phase, uint64_t seq) {
   layer_ = layer;
   phase_ = phase;

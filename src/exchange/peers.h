@@ -18,11 +18,16 @@ class Peers {
 
   // An error once the epoch has ended or anything here has failed.
   Status usable() const;
+  // Whether a wait would still wait: the epoch has not ended and nothing is known to have failed.
+  bool alive() const;
   // Where the caller is, for blame and for slabs. seq is the exchange's ordinal.
   void enter(int layer, Phase phase, uint64_t seq);
 
   Result<std::span<std::byte>> outbox(int peer, size_t bytes, Deadline deadline);
   Status put(int peer, size_t bytes);
+  bool arrived(int source, Phase phase, uint64_t seq) const {
+    return fabric_->arrived(source, kind_of(phase), seq);
+  }
   // Waits for `source`'s message of this phase and exchange.
   Result<std::span<const std::byte>> await(int source, Deadline deadline);
   // Records that `source` sent what `why` says, and ends the use of the exchange.
@@ -40,9 +45,10 @@ class Peers {
   fabric::Report report() const { return fabric_ ? fabric_->report() : fabric::Report{}; }
 
  private:
-  fabric::Kind kind() const {
-    return phase_ == Phase::dispatch ? fabric::Kind::dispatch : fabric::Kind::combine;
+  static fabric::Kind kind_of(Phase phase) {
+    return phase == Phase::dispatch ? fabric::Kind::dispatch : fabric::Kind::combine;
   }
+  fabric::Kind kind() const { return kind_of(phase_); }
   std::string place() const;
   bool step_begun(uint64_t step, uint64_t next) const;
   template <class Ready>

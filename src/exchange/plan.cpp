@@ -68,7 +68,7 @@ Result<Plan> plan(const Shape& shape, const Placement& placement) {
   Plan result;
   result.dispatch_slab_bytes = dispatch_layout(shape, experts, tokens, pairs).end;
   result.combine_slab_bytes = combine_bytes(shape, returned);
-  result.own_bytes = tokens * stride;
+  result.own_bytes = fabric::kHalves * tokens * stride;
   const size_t slabs =
       result.dispatch_slab_bytes + result.combine_slab_bytes + fabric::kKinds * sizeof(fabric::SlabHeader);
   const bool alone = shape.ranks == 1;
@@ -90,14 +90,13 @@ Result<Plan> plan(const Shape& shape, const Placement& placement) {
                   sizeof(CombineHeader), returned, shape.exact ? "pairs" : "tokens", returned_stride(shape));
   result.formula = fmt::format(
       "{}; {}; window {} = {} ranks x {} halves x ({} + {} + {} headers x {}); the same again for staging "
-      "where "
-      "peers are on the network; own rows {} = {} tokens x {}",
+      "where peers are on the network; own rows {} = {} halves x {} tokens x {}",
       dispatch, combine, result.window_bytes, ranks, fabric::kHalves, result.dispatch_slab_bytes,
-      result.combine_slab_bytes, fabric::kKinds, sizeof(fabric::SlabHeader), result.own_bytes, tokens,
-      stride);
+      result.combine_slab_bytes, fabric::kKinds, sizeof(fabric::SlabHeader), result.own_bytes,
+      fabric::kHalves, tokens, stride);
   if (alone) {
-    result.formula =
-        fmt::format("one rank: no window; own rows {} = {} tokens x {}", result.own_bytes, tokens, stride);
+    result.formula = fmt::format("one rank: no window; own rows {} = {} halves x {} tokens x {}",
+                                 result.own_bytes, fabric::kHalves, tokens, stride);
   }
   return result;
 }

@@ -136,7 +136,7 @@ Result<Outcome> Qwen3Moe::forward(const Batch& batch, compute::KvCache& cache, e
                          pair_rows);
       }
       SLUICE_RETURN_IF_ERROR(backend_.synchronize());
-      SLUICE_RETURN_IF_ERROR(exchange.combine(index, pair_rows, delta, deadline));
+      SLUICE_RETURN_IF_ERROR(exchange.combine(pair_rows, delta, deadline));
     } else if (busy) {
       // A dense MLP: down(silu(gate(x)) * up(x)).
       const Matrix gate = scratch_.gate.top(tokens);

@@ -15,13 +15,18 @@ class FakeExchange final : public exchange::Exchange {
         epoch_(epoch),
         shape_(toy_shape(static_cast<int>(hub.members_.size()), 0)) {}
 
-  Result<exchange::Received> dispatch(int, ConstMatrix x, std::span<const int32_t>, std::span<const float>,
-                                      exchange::StepFlags flags, Deadline deadline) override {
-    (void)x;
-    std::unique_lock lock(hub_.mutex_);
+  // One exchange at a time.
+  Status dispatch_send(int, ConstMatrix, std::span<const int32_t>, std::span<const float>,
+                       exchange::StepFlags flags, Deadline) override {
+    const std::lock_guard lock(hub_.mutex_);
     self().flags[seq_ % 2] = flags;
     self().dispatched = seq_ + 1;
     hub_.changed_.notify_all();
+    return {};
+  }
+
+  Result<exchange::Received> dispatch_receive(Deadline deadline) override {
+    std::unique_lock lock(hub_.mutex_);
     SLUICE_RETURN_IF_ERROR(await_all(lock, &FakeHub::Member::dispatched, deadline));
     exchange::Received received;
     for (const FakeHub::Member& member : hub_.members_) {
@@ -31,8 +36,8 @@ class FakeExchange final : public exchange::Exchange {
     return received;
   }
 
-  Status combine(int, ConstMatrix, Matrix, Deadline deadline) override {
-    std::unique_lock lock(hub_.mutex_);
+  Status combine_send(ConstMatrix, Deadline) override {
+    const std::lock_guard lock(hub_.mutex_);
     if (self().break_at == seq_) {
       self().break_at = UINT64_MAX;
       hub_.blamed_ = static_cast<int>(rank_);
@@ -41,10 +46,17 @@ class FakeExchange final : public exchange::Exchange {
     }
     self().combined = seq_ + 1;
     hub_.changed_.notify_all();
+    return {};
+  }
+
+  Status combine_receive(Matrix, Deadline deadline) override {
+    std::unique_lock lock(hub_.mutex_);
     SLUICE_RETURN_IF_ERROR(await_all(lock, &FakeHub::Member::combined, deadline));
     ++seq_;
     return {};
   }
+
+  bool receivable(exchange::Phase) override { return true; }
 
   Status wake(uint64_t step) override {
     const std::lock_guard lock(hub_.mutex_);

@@ -185,7 +185,7 @@ Status ToyModel::run_experts(int layer, const model::Batch& batch, exchange::Exc
   }
   std::vector<float> out(tokens * kToyHidden);
   SLUICE_RETURN_IF_ERROR(
-      exchange.combine(layer, {results.data(), DType::float32, received.pairs(), kToyHidden, kToyHidden},
+      exchange.combine({results.data(), DType::float32, received.pairs(), kToyHidden, kToyHidden},
                        {out.data(), DType::float32, rows, kToyHidden, kToyHidden}, deadline));
   if (exchange.shape().max_tokens == 0) return {};  // a fake one, which moves no rows
   for (size_t i = 0; i < out.size(); ++i) {

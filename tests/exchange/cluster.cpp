@@ -129,7 +129,7 @@ Outcome exchange_once(Exchange& exchange, const Placement& placement, int rank, 
   const auto rows = apply_experts(*received, shape, placement.experts_of(rank));
   outcome.out.resize(tokens.x.size());
   outcome.status =
-      exchange.combine(layer, ConstMatrix(rows.data(), DType::float32, received->pairs(), hidden, hidden),
+      exchange.combine(ConstMatrix(rows.data(), DType::float32, received->pairs(), hidden, hidden),
                        Matrix{outcome.out.data(), DType::float32, tokens.count, hidden, hidden}, deadline);
   return outcome;
 }

@@ -228,7 +228,7 @@ TEST(Received, IsGroupedByExpertThenSourceThenTheSourcesOrder) {
     for (const std::byte* row : received->rows) EXPECT_EQ(reinterpret_cast<uintptr_t>(row) % 64, 0u);
     std::vector<float> out(3);
     const auto done =
-        exchange.combine(0, ConstMatrix(rows.data(), DType::float32, received->pairs(), 1, 1),
+        exchange.combine(ConstMatrix(rows.data(), DType::float32, received->pairs(), 1, 1),
                          Matrix{out.data(), DType::float32, 3, 1, 1}, Deadline::after(seconds(60)));
     ASSERT_TRUE(done.ok()) << done.message();
     EXPECT_THAT(out, testing::ElementsAre(2 * base, 2 * base + 2, 2 * base + 4));
@@ -283,7 +283,7 @@ TEST(Exchange, StridedRowsInAndOut) {
   const std::vector<float> rows{40, 50, 60, -9, -9, 10, 20, 30, -9, -9};
   std::vector<float> out(10, 7);
   ASSERT_TRUE(exchange
-                  ->combine(0, ConstMatrix(rows.data(), DType::float32, 2, 3, 5),
+                  ->combine(ConstMatrix(rows.data(), DType::float32, 2, 3, 5),
                             Matrix{out.data(), DType::float32, 2, 3, 5}, Deadline::after(seconds(1)))
                   .ok());
   EXPECT_THAT(out, testing::ElementsAre(20, 40, 60, 7, 7, 120, 150, 180, 7, 7));

@@ -22,8 +22,8 @@ Result<Received> dispatch_nothing(Exchange& exchange, int layer, Nanos wait) {
   return exchange.dispatch(layer, ConstMatrix(nullptr, DType::float32, 0, 8, 8), {}, {}, {},
                            Deadline::after(wait));
 }
-Status combine_nothing(Exchange& exchange, int layer, Nanos wait) {
-  return exchange.combine(layer, ConstMatrix(nullptr, DType::float32, 0, 8, 8),
+Status combine_nothing(Exchange& exchange, Nanos wait) {
+  return exchange.combine(ConstMatrix(nullptr, DType::float32, 0, 8, 8),
                           Matrix{nullptr, DType::float32, 0, 8, 8}, Deadline::after(wait));
 }
 
@@ -46,7 +46,7 @@ TEST(LateRank, IsNamedWithLayerAndPhaseInDispatch) {
 
     // From here on everything is refused with the same reason, and nothing waits.
     EXPECT_EQ(dispatch_nothing(exchange, 8, kLong).status().message(), received.status().message());
-    EXPECT_EQ(combine_nothing(exchange, 8, kLong).message(), received.status().message());
+    EXPECT_EQ(combine_nothing(exchange, kLong).message(), received.status().message());
     EXPECT_EQ(exchange.wake(2).message(), received.status().message());
     EXPECT_EQ(exchange.wait_for_step(2, Deadline::after(kLong)).status().message(),
               received.status().message());
@@ -62,7 +62,7 @@ TEST(LateRank, IsNamedWithLayerAndPhaseInCombine) {
     if (rank == 1) cluster.network().silence(1);
     dispatched.arrive_and_wait();
     if (rank == 1) return;
-    const Status status = combine_nothing(exchange, 3, kShort);
+    const Status status = combine_nothing(exchange, kShort);
     EXPECT_EQ(status.code(), Code::deadline_exceeded);
     ASSERT_TRUE(exchange.blame().has_value());
     EXPECT_EQ(exchange.blame()->rank, 1);
@@ -168,7 +168,7 @@ TEST(WaitForStep, EndsByADispatchOfTheNextExchange) {
       EXPECT_TRUE(exchange.wait_for_step(1, Deadline::after(kLong)).value());
     }
     ASSERT_TRUE(dispatch_nothing(exchange, 0, kLong).ok());
-    ASSERT_TRUE(combine_nothing(exchange, 0, kLong).ok());
+    ASSERT_TRUE(combine_nothing(exchange, kLong).ok());
   });
 }
 
@@ -204,22 +204,27 @@ TEST(Arguments, AreRefusedWithoutHarm) {
   const Matrix good_out{out.data(), DType::float32, 2, 3, 3};
   const std::vector<float> rows(12);
   const ConstMatrix pairs(rows.data(), DType::float32, 4, 3, 3);
-  EXPECT_THAT(exchange->combine(0, pairs, good_out, Deadline::after(kLong)).message(),
-              HasSubstr("without dispatch"));
+  EXPECT_THAT(exchange->combine(pairs, good_out, Deadline::after(kLong)).message(),
+              HasSubstr("combine_send() without dispatch_receive()"));
   const std::vector<int32_t> experts{0, 1, 2, 3};
   ASSERT_TRUE(
       exchange->dispatch(0, two, experts, std::span(weights).first(4), {}, Deadline::after(kLong)).ok());
-  EXPECT_THAT(refused(two, {0, 1, 2, 3}, 4), HasSubstr("twice without combine"));
   const auto answer = [&](const ConstMatrix& pair_rows, const Matrix& to) {
-    return exchange->combine(0, pair_rows, to, Deadline::after(kLong));
+    return exchange->combine(pair_rows, to, Deadline::after(kLong));
   };
   EXPECT_THAT(answer(ConstMatrix(rows.data(), DType::float32, 3, 3, 3), good_out).message(),
               HasSubstr("pair_rows is (3, 3)"));
   EXPECT_THAT(answer(ConstMatrix(rows.data(), DType::bfloat16, 4, 3, 3), good_out).message(),
               HasSubstr("pair_rows is bfloat16; it must be float32"));
-  EXPECT_THAT(answer(pairs, Matrix{out.data(), DType::float32, 1, 3, 3}).message(),
-              HasSubstr("out is (1, 3)"));
-  EXPECT_TRUE(answer(pairs, good_out).ok());
+  const auto collect = [&](const Matrix& to) {
+    return exchange->combine_receive(to, Deadline::after(kLong));
+  };
+  EXPECT_THAT(collect(good_out).message(), HasSubstr("combine_receive() without combine_send()"));
+  ASSERT_TRUE(exchange->combine_send(pairs, Deadline::after(kLong)).ok());
+  EXPECT_THAT(exchange->combine_send(pairs, Deadline::after(kLong)).message(),
+              HasSubstr("combine_send() without dispatch_receive()"));
+  EXPECT_THAT(collect(Matrix{out.data(), DType::float32, 1, 3, 3}).message(), HasSubstr("out is (1, 3)"));
+  EXPECT_TRUE(collect(good_out).ok());
   EXPECT_FALSE(exchange->blame().has_value());
 }
 

@@ -50,7 +50,7 @@ TEST(Plan, CountsEveryByte) {
   EXPECT_EQ(exact.combine_slab_bytes, 64 + 20 * 448u);
   EXPECT_EQ(exact.window_bytes, 4 * 2 * (exact.dispatch_slab_bytes + exact.combine_slab_bytes + 2 * 64));
   EXPECT_EQ(exact.staging_bytes, exact.window_bytes);
-  EXPECT_EQ(exact.own_bytes, 10 * 256u);
+  EXPECT_EQ(exact.own_bytes, 2 * 10 * 256u);
   EXPECT_THAT(exact.formula,
               HasSubstr("dispatch slab 2816 = header 64 + 2 experts x 4 + 20 pairs x 8 (to 64) + 10 "
                         "tokens x 256; combine slab 9024 = header 64 + 20 pairs x 448"));
@@ -60,7 +60,7 @@ TEST(Plan, CountsEveryByte) {
   const auto alone =
       plan(make_shape(1, 8, 3, 100, 10, DType::float32, false), Placement::contiguous(8, 1).value()).value();
   EXPECT_EQ(alone.window_bytes, 0u);
-  EXPECT_EQ(alone.formula, "one rank: no window; own rows 4480 = 10 tokens x 448");
+  EXPECT_EQ(alone.formula, "one rank: no window; own rows 8960 = 2 halves x 10 tokens x 448");
 }
 
 TEST(Plan, RefusesImpossibleShapes) {
