@@ -1,26 +1,38 @@
-/* The exchange's slab halves and the step, idle and wake protocol: DESIGN's sections on the exchange and on the
- * step, as src/exchange and src/engine follow them. `spec/run` checks it with spin, and that every mutant fails.
+/* The exchange's slab halves, the rounds of a layer, and the step, idle and wake protocol: DESIGN's sections on the
+ * exchange and on the step, as src/exchange and src/engine follow them.
  *
- * RANKS ranks run steps of EXCHANGES exchanges. An exchange is dispatch, answer (read what arrived, send combine),
- * collect (read the combines). DEPTH exchanges of a step may be under way at once: 1 is what the program does, for
- * which one half would do; 2 (micro-batches) is what two HALVES are enough for. A put is placed by a link process
- * at any later moment, in any order. Requests come to any rank at any moment, up to REQUESTS to each; a step serves
- * one.
+ * RANKS ranks run steps of LAYERS layers. A layer is BATCHES exchanges (micro-batches), and then one more round for
+ * as long as some rank's header says `more`: at most ROUNDS in all. An exchange is dispatched, received, answered
+ * (its rows are read until then) and collected; at most DEPTH are under way at once, each in one of HALVES halves. A
+ * put is placed by a link process at any later moment, in any order. Requests come to any rank at any moment, up to
+ * REQUESTS to each of the first REQUESTED ranks; a step serves one.
  *
- * Checked: no put goes into a half that holds something unread, what is read is what was waited for, all ranks
- * decide alike between the next step and idling, and when nothing can happen any more all are idle and every
- * request has been served (so: no deadlock, no lost wake). Without DISPATCH_WAKES only wakes end a sleep, as if the
- * waking rank were slow to dispatch; with it, a dispatch of the next exchange ends it too.
+ * Checked: no put goes into a half that holds something unread; what is read is what was waited for; all ranks decide
+ * alike whether there is another round and between the next step and idling; and when nothing can happen any more
+ * all are idle and every request has been served (so: no deadlock, no lost wake). Without DISPATCH_WAKES only wakes
+ * end a sleep, as if the waking rank were slow to dispatch; with it, a dispatch of the next exchange ends it too.
  */
 
 #ifndef RANKS
 #define RANKS 2
 #endif
 #ifndef REQUESTS
-#define REQUESTS 2
+#define REQUESTS 1
 #endif
-#ifndef EXCHANGES
-#define EXCHANGES 2
+#ifndef REQUESTED
+#define REQUESTED RANKS
+#endif
+#ifndef LONG /* so many ranks may have a batch of several rounds */
+#define LONG RANKS
+#endif
+#ifndef LAYERS
+#define LAYERS 1
+#endif
+#ifndef BATCHES
+#define BATCHES 1
+#endif
+#ifndef ROUNDS
+#define ROUNDS BATCHES
 #endif
 #ifndef HALVES
 #define HALVES 2
@@ -29,35 +41,46 @@
 #define DEPTH 1
 #endif
 
-#define MAX_STEPS (RANKS * REQUESTS + 2)
+#include "checks.pml"
+#include "slab.pml"
+
 #define DISPATCH 0
 #define COMBINE 1
-#define SLABS (RANKS * RANKS * 2 * HALVES)
 
-/* The slab that `from` writes in the window of `to` in exchange `seq`. */
-#define SLAB(from, to, kind, seq) ((((from) * RANKS + (to)) * 2 + (kind)) * HALVES + (seq) % HALVES)
-
-typedef Slab {
-  byte flying; /* seq + 1 of the put under way; 0: none */
-  byte placed; /* seq + 1 of what lies there, as the arrival word says */
-  bool unread; /* put, and not yet done with by the receiver */
-  bool flying_work;
-  bool work; /* the header's has_work */
-};
-Slab slab[SLABS];
+/* The slab that `from` writes in the window of `to`; a rank's rows to itself lie in one, too. */
+#define SLAB(from, to, kind, seq) slab[(((from) * RANKS + (to)) * 2 + (kind)) * HALVES + (seq) % HALVES]
+Slab slab[RANKS * RANKS * 2 * HALVES];
 
 byte pending[RANKS];               /* requests not yet served */
 short wakes_flying[RANKS * RANKS]; /* from x to: bit n: a wake for step n is under way */
 byte woken[RANKS * RANKS];         /* to x from: the highest step woken for */
 byte bell[RANKS];                  /* 0: nobody waits; 1: a wait is armed; 2: it has rung since */
-byte decided[MAX_STEPS + 1];       /* after step n: 0 open, 1 idle, 2 step again */
 byte idle_ranks;
 
-#ifdef MUTANT_MATCH_BY_HALF
-#define ARRIVED(me, from, kind, seq) (from == me || slab[SLAB(from, me, kind, seq)].placed > 0)
-#else
-#define ARRIVED(me, from, kind, seq) (from == me || slab[SLAB(from, me, kind, seq)].placed == seq + 1)
-#endif
+hidden byte agree_on_rounds;
+hidden byte agree_on_idling;
+hidden byte all_are_idle;
+hidden byte all_are_served;
+
+/* What the first of the ranks to decide has decided, until the last has. */
+typedef Vote {
+  byte votes;
+  bool yes;
+};
+Vote more_vote[4];
+Vote step_vote;
+
+inline vote(rule, it, for_it) {
+  CHECK(rule, it.votes == 0 || it.yes == (for_it));
+  it.yes = (for_it);
+  it.votes = (it.votes + 1) % RANKS;
+  if
+  :: it.votes == 0 -> it.yes = false
+  :: else
+  fi
+}
+
+#define ARRIVED(me, from, kind, seq) (from == me || ARRIVED_IN(SLAB(from, me, kind, seq), seq))
 
 #ifdef MUTANT_STALE_WAKE
 #define WOKEN(me, from, next) (woken[me * RANKS + from] > 0)
@@ -91,108 +114,124 @@ byte idle_ranks;
 #define ring_if_fine(rank) ring(rank)
 #endif
 
-/* A put to every peer. Its bytes may lie in the peer's slab from now on (a local peer), so the half must be free
- * now; when they are seen is the link's business. */
-inline put_to_all(kind, seq, with_work) {
-  d_step {
-    peer = 0;
-    do
-    :: peer < RANKS ->
-       if
-       :: peer != me ->
-          assert(!slab[SLAB(me, peer, kind, seq)].unread);
-          assert(slab[SLAB(me, peer, kind, seq)].flying == 0);
-          slab[SLAB(me, peer, kind, seq)].unread = true;
-          slab[SLAB(me, peer, kind, seq)].flying = seq + 1;
-          slab[SLAB(me, peer, kind, seq)].flying_work = with_work
-       :: else
-       fi;
-       peer++
-    :: else -> break
-    od;
-    peer = 0
-  }
-}
-
-/* Reads what every peer sent and is done with it. */
-inline read_from_all(kind, seq) {
-  d_step {
-    peer = 0;
-    do
-    :: peer < RANKS ->
-       if
-       :: peer != me ->
-          assert(slab[SLAB(peer, me, kind, seq)].placed == seq + 1);
-          slab[SLAB(peer, me, kind, seq)].unread = false;
-          if
-          :: kind == DISPATCH && seq % EXCHANGES == EXCHANGES - 1 ->
-             any_work = any_work || slab[SLAB(peer, me, kind, seq)].work
-          :: else
-          fi
-       :: else
-       fi;
-       peer++
-    :: else -> break
-    od;
-    peer = 0
-  }
-}
-
-/* One exchange's second half: wait, read, answer, wait, read. */
-inline answer_and_collect(seq) {
-  ALL_ARRIVED(me, DISPATCH, seq);
-#ifdef MUTANT_ANSWER_BEFORE_READ
-  put_to_all(COMBINE, seq, false);
-  ALL_ARRIVED(me, COMBINE, seq); /* the reading drags on until the combine is collected */
+#ifdef MUTANT_SEND_BEFORE_COMBINE
+#define UNDER_WAY AHEAD(sent, answered)
+#else
+#define UNDER_WAY AHEAD(sent, done)
 #endif
-  read_from_all(DISPATCH, seq);
+
+#define FOR_ALL_RANKS(peer) for (peer : 0 .. RANKS - 1)
+
+inline dispatch() {
+  if
+  :: me < LONG && round + 1 < ROUNDS -> my_more = true
+  :: my_more = false
+  fi;
+  d_step {
+    FOR_ALL_RANKS(peer) { put(SLAB(me, peer, DISPATCH, sent), sent, my_work, my_more) };
+    place(SLAB(me, me, DISPATCH, sent));
+    sent = NEXT(sent);
+    round++;
+    to_send--;
+    my_more = false
+  }
+}
+
+inline read_header(it) {
+  check_awaited(it, received);
+  any_work = any_work || it.work;
+  any_more = any_more || it.more
+}
+
+/* Whether there is another round is known from here on. */
+inline receive() {
+  d_step {
+    any_work = false;
+    any_more = false;
+    FOR_ALL_RANKS(peer) { read_header(SLAB(peer, me, DISPATCH, received)) };
+#ifdef MUTANT_OWN_MORE
+    any_more = SLAB(me, me, DISPATCH, received).more;
+#endif
+    vote(agree_on_rounds, more_vote[received], any_more);
+    to_send = to_send + (any_more -> 1 : 0);
+    any_more = false;
+    received = NEXT(received)
+  }
+}
+
+inline put_combine(from, to) {
+  if
+  :: to != from -> put(SLAB(from, to, COMBINE, answered), answered, false, false)
+  :: else
+  fi
+}
+
+inline answer() {
+  d_step {
 #ifndef MUTANT_ANSWER_BEFORE_READ
-  put_to_all(COMBINE, seq, false);
-  ALL_ARRIVED(me, COMBINE, seq);
+    FOR_ALL_RANKS(peer) { be_done_with(SLAB(peer, me, DISPATCH, answered)) };
 #endif
-  read_from_all(COMBINE, seq)
-}
-
-inline wake_all(next) {
-  d_step {
-    peer = 0;
-    do
-    :: peer < RANKS ->
-       if
-       :: peer != me -> wakes_flying[me * RANKS + peer] = wakes_flying[me * RANKS + peer] | (1 << next)
-       :: else
-       fi;
-       peer++
-    :: else -> break
-    od;
-    peer = 0
+    FOR_ALL_RANKS(peer) { put_combine(me, peer) };
+    answered = NEXT(answered)
   }
 }
 
-/* A rank runs on until it must wait (atomic): what others could do in between, they can do before. */
+inline read_combine(from, to) {
+  if
+  :: from != to -> check_awaited(SLAB(from, to, COMBINE, done), done); be_done_with(SLAB(from, to, COMBINE, done))
+  :: else
+  fi
+}
+
+inline collect() {
+  d_step {
+    FOR_ALL_RANKS(peer) { read_combine(peer, me) };
+#ifdef MUTANT_ANSWER_BEFORE_READ
+    FOR_ALL_RANKS(peer) { be_done_with(SLAB(peer, me, DISPATCH, done)) }; /* the reading drags on until here */
+#endif
+    done = NEXT(done)
+  }
+}
+
+inline set_wake_flying(from, to, next) {
+  if
+  :: to != from -> wakes_flying[from * RANKS + to] = wakes_flying[from * RANKS + to] | (1 << next)
+  :: else
+  fi
+}
+
 proctype rank(byte me) {
   byte peer;
-  byte step = 1;   /* every epoch starts with one step that nobody sleeps through */
-  byte sent, done; /* exchanges whose dispatch is sent; that are finished */
-  bool serving;    /* this step serves a request */
-  bool my_work;    /* what the last dispatch header said */
-  bool any_work;
+  byte step = 1; /* every epoch starts with one step that nobody sleeps through */
+  byte sent, received, answered, done; /* exchanges, modulo 4 */
+  byte layer, round;
+  byte to_send; /* exchanges of this layer that are known to come */
+  bool serving; /* this step serves a request */
+  bool my_work, my_more, any_work, any_more;
 
 run_step:
   atomic {
     serving = pending[me] > 0;
-    any_work = false;
-    do
-    :: sent < step * EXCHANGES && sent - done < DEPTH ->
-       my_work = pending[me] > (serving -> 1 : 0);
-       put_to_all(DISPATCH, sent, my_work);
-       sent++
-    :: done < step * EXCHANGES && (sent == step * EXCHANGES || sent - done == DEPTH) ->
-       answer_and_collect(done);
-       done++
-    :: done == step * EXCHANGES -> break
-    od;
-
+    my_work = pending[me] > (serving -> 1 : 0);
+    to_send = BATCHES
+  }
+  do
+  :: atomic { to_send > 0 && UNDER_WAY < DEPTH -> dispatch() }
+  :: atomic { received != sent && ALL_ARRIVED(me, DISPATCH, received) -> receive() }
+  :: atomic { answered != received -> answer() }
+  :: atomic { done != answered && ALL_ARRIVED(me, COMBINE, done) -> collect() }
+  :: atomic {
+       to_send == 0 && done == sent ->
+       layer++;
+       round = 0;
+       if
+       :: layer == LAYERS -> break
+       :: else -> to_send = BATCHES
+       fi
+     }
+  od;
+  atomic {
+    layer = 0;
     /* Commit, and the decision that all make alike from the headers of the last exchange. */
     pending[me] = pending[me] - (serving -> 1 : 0);
     serving = false;
@@ -201,41 +240,32 @@ run_step:
 #endif
 #ifdef MUTANT_WORK_AS_OF_NOW
     any_work = any_work || pending[me] > 0;
-#else
-    any_work = any_work || my_work;
 #endif
     my_work = false;
-    assert(decided[step] == 0 || decided[step] == (any_work -> 2 : 1));
-    decided[step] = (any_work -> 2 : 1);
+    vote(agree_on_idling, step_vote, any_work);
     step++;
     if
-    :: any_work -> goto run_step
+    :: any_work -> any_work = false; goto run_step
     :: else -> idle_ranks++
     fi
   }
 
   /* Idle, until this rank has a request or another has entered the next step. */
 #ifdef MUTANT_CLEAR_WAKES
-  atomic {
-    do
-    :: peer < RANKS -> woken[me * RANKS + peer] = 0; peer++
-    :: else -> peer = 0; break
-    od
-  }
+  atomic { FOR_ALL_RANKS(peer) { woken[me * RANKS + peer] = 0 } }
 #endif
   do
-  :: atomic { pending[me] > 0 -> wake_all(step); break }
+  :: atomic { pending[me] > 0 -> FOR_ALL_RANKS(peer) { set_wake_flying(me, peer, step) }; break }
   :: pending[me] == 0 && ANY_BEGUN(me, step, done) -> break
   :: pending[me] == 0 && !ANY_BEGUN(me, step, done) ->
      bell[me] = 1;
 #ifndef MUTANT_NO_RECHECK
      if
      :: pending[me] > 0 || ANY_BEGUN(me, step, done)
-     :: else ->
-end_asleep: bell[me] == 2
+     :: else -> bell[me] == 2
      fi;
 #else
-end_asleep: bell[me] == 2;
+     bell[me] == 2;
 #endif
      bell[me] = 0
   od;
@@ -243,13 +273,10 @@ end_asleep: bell[me] == 2;
   goto run_step
 }
 
-inline place(kind, half) {
+inline place_and_wake(kind, half) {
   d_step {
-    slab[SLAB(from, to, kind, half)].flying > 0 ->
-    slab[SLAB(from, to, kind, half)].placed = slab[SLAB(from, to, kind, half)].flying;
-    slab[SLAB(from, to, kind, half)].work = slab[SLAB(from, to, kind, half)].flying_work;
-    slab[SLAB(from, to, kind, half)].flying = 0;
-    slab[SLAB(from, to, kind, half)].flying_work = false;
+    SLAB(from, to, kind, half).flying > 0 ->
+    place(SLAB(from, to, kind, half));
 #ifdef DISPATCH_WAKES
     if
     :: kind == DISPATCH -> ring(to)
@@ -262,13 +289,12 @@ inline place(kind, half) {
 /* Everything that travels from one rank to another: placed at any time, in any order, then the bell is rung. */
 proctype link(byte from, to) {
   byte step;
-end_link:
   do
-  :: place(DISPATCH, 0)
-  :: place(COMBINE, 0)
+  :: place_and_wake(DISPATCH, 0)
+  :: place_and_wake(COMBINE, 0)
 #if HALVES == 2
-  :: place(DISPATCH, 1)
-  :: place(COMBINE, 1)
+  :: place_and_wake(DISPATCH, 1)
+  :: place_and_wake(COMBINE, 1)
 #endif
   :: atomic {
        wakes_flying[from * RANKS + to] != 0 ->
@@ -291,24 +317,24 @@ end_link:
 
 /* The requests of one rank, each at any time; each rings the rank's bell. */
 proctype clients(byte to, left) {
-end_clients:
   do
 #ifdef MUTANT_RING_FIRST
   :: left > 0 -> left--; ring(to); pending[to]++
 #else
   :: atomic { left > 0 -> left--; pending[to]++; ring_if_coarse(to) } ring_if_fine(to)
 #endif
+  :: left == 0 -> break
   od
 }
 
-/* When nothing else can happen: everyone idle, nothing unserved. */
+/* When nothing else can happen. */
 proctype watch() {
-end_watch:
   timeout ->
-  assert(idle_ranks == RANKS);
-  assert(pending[0] == 0 && pending[1] == 0);
+  CHECK(all_are_idle, idle_ranks == RANKS);
 #if RANKS == 3
-  assert(pending[2] == 0);
+  CHECK(all_are_served, pending[0] == 0 && pending[1] == 0 && pending[2] == 0)
+#else
+  CHECK(all_are_served, pending[0] == 0 && pending[1] == 0)
 #endif
 }
 
@@ -318,12 +344,16 @@ init {
     do
     :: i < RANKS ->
        run rank(i);
-       j = 0; /* any number of requests up to REQUESTS */
-       do
-       :: j < REQUESTS -> j++
-       :: break
-       od;
-       run clients(i, j);
+       if
+       :: i < REQUESTED ->
+          j = 0; /* any number of requests up to REQUESTS */
+          do
+          :: j < REQUESTS -> j++
+          :: break
+          od;
+          run clients(i, j)
+       :: else
+       fi;
        j = 0;
        do
        :: j < RANKS ->

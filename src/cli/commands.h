@@ -12,6 +12,7 @@ void add_serve(CLI::App& program, int& status);
 void add_front(CLI::App& program, int& status);
 void add_rank(CLI::App& program, int& status);
 void add_check(CLI::App& program, int& status);
+void add_bench(CLI::App& program, int& status);
 void add_tokenize(CLI::App& program, int& status);
 
 }  // namespace sluice::cli

@@ -4,11 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <string_view>
 
 #include "checkpoint/config.h"
+#include "cli/numbers.h"
 #include "fabric/fabric.h"
 
 namespace sluice::cli {
@@ -20,18 +20,6 @@ std::string fabric_names() {
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
   return names;
-}
-
-// Checks before CLI11 converts, so that a word where a number belongs gets the same answer as a wrong number.
-CLI::Validator whole_number(int64_t least, int64_t most) {
-  const auto check = [least, most](const std::string& text) -> std::string {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool whole = error == std::errc() && end == text.data() + text.size();
-    if (whole && value >= least && value <= most) return {};
-    return fmt::format("'{}' is not a whole number from {} to {}", text, least, most);
-  };
-  return {check, fmt::format("{} to {}", least, most)};
 }
 
 void refuse_above_one(CLI::App& command, const std::string& option, const std::string& instead) {

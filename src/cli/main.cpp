@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/suggest.h"
+#include "fabric/fabric.h"
 
 namespace {
 
@@ -26,6 +27,7 @@ void add_commands(CLI::App& program, int& status) {
   sluice::cli::add_rank(program, status);
 #endif
   sluice::cli::add_check(program, status);
+  sluice::cli::add_bench(program, status);
 #ifdef SLUICE_HAVE_TOKENIZE
   sluice::cli::add_tokenize(program, status);
 #endif
@@ -67,6 +69,7 @@ std::string unknown_argument(const CLI::App& program, const CLI::App& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  sluice::fabric::prepare_process();
   if (const auto known = sluice::cli::apply_environment(environ); !known.ok()) {
     fmt::print(stderr, "sluice: {}\n", known.message());
     return kUsageError;
