@@ -69,7 +69,7 @@ Status ExchangeContestant::barrier() {
   const ConstMatrix none(nullptr, DType::float32, 0, shape.hidden, shape.hidden);
   SLUICE_ASSIGN_OR_RETURN(const auto received, exchange_->dispatch(0, none, {}, {}, {}, deadline()));
   (void)received;
-  return exchange_->combine(0, none, {nullptr, DType::float32, 0, shape.hidden, shape.hidden}, deadline());
+  return exchange_->combine(none, {nullptr, DType::float32, 0, shape.hidden, shape.hidden}, deadline());
 }
 
 Status ExchangeContestant::check(const exchange::Received& received, int first, int count) {
@@ -99,7 +99,7 @@ Status ExchangeContestant::round(int first, int count, bool verifying, Sample& s
   const Matrix out{out_.data() + static_cast<int64_t>(first) * shape.hidden, DType::float32, count,
                    shape.hidden, shape.hidden};
   const Nanos answered = now();
-  SLUICE_RETURN_IF_ERROR(exchange_->combine(0, pair_rows, out, deadline()));
+  SLUICE_RETURN_IF_ERROR(exchange_->combine(pair_rows, out, deadline()));
   sample.combine += now() - answered;
   return {};
 }

@@ -53,7 +53,7 @@ TEST_P(OneRank, WhatTheExchangeGivesIsAcceptedAndEverySpoiltElementIsNot) {
   apply_experts(received, shape().wire, shape_.hidden, experts, pair_rows.data());
   const ConstMatrix rows(pair_rows.data(), DType::float32, received.pairs(), shape_.hidden, shape_.hidden);
   const Matrix out{out_.data(), DType::float32, 9, shape_.hidden, shape_.hidden};
-  ASSERT_TRUE(exchange_->combine(0, rows, out, soon()).ok());
+  ASSERT_TRUE(exchange_->combine(rows, out, soon()).ok());
   const Status combined = check_combined(shape(), placement_, tokens_, out_.data());
   EXPECT_TRUE(combined.ok()) << combined.message();
   for (float& value : out_) {
