@@ -35,7 +35,7 @@ Status set_log_level(std::string_view value) {
 
 Status apply_environment(char** environment) {
   // SLUICE_SHARED tells tests where reference checkpoints lie; the program has no use for it.
-  const std::vector<std::string> known{"SLUICE_LOG_LEVEL", "SLUICE_SHARED"};
+  const std::vector<std::string> known{"SLUICE_API_KEY", "SLUICE_LOG_LEVEL", "SLUICE_SHARED"};
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
     if (!entry.starts_with(kPrefix)) continue;

@@ -42,42 +42,6 @@ int run(const FrontFlags& flags) {
 
 }  // namespace
 
-void add_front_flags(CLI::App& command, server::FrontOptions& options) {
-  command.add_option("--host", options.host, "Address to listen on")
-      ->type_name("ADDRESS")
-      ->capture_default_str();
-  command.add_option("--port", options.port, "Port to listen on")
-      ->check(CLI::Range(1, 65535))
-      ->type_name("N")
-      ->capture_default_str();
-  command
-      .add_option("--served-model-name", options.served_model_name,
-                  "The model's name in the API; by default the last component of MODEL")
-      ->type_name("NAME");
-  command.add_option("--api-key", options.api_keys, "Keys of which a client must show one; by default none")
-      ->type_name("KEY");
-  command.add_option("--max-body-bytes", options.max_body_bytes, "Largest request body")
-      ->type_name("N")
-      ->capture_default_str();
-  command
-      .add_option("--drain-timeout", options.drain_timeout_seconds,
-                  "Seconds that requests in progress have to finish after SIGTERM or Ctrl-C")
-      ->check(CLI::Range(0, 86400))
-      ->type_name("N")
-      ->capture_default_str();
-}
-
-std::vector<std::string> to_arguments(const server::FrontOptions& options) {
-  std::vector<std::string> arguments{"--host", options.host, "--port", std::to_string(options.port)};
-  if (!options.served_model_name.empty()) {
-    arguments.insert(arguments.end(), {"--served-model-name", options.served_model_name});
-  }
-  for (const std::string& key : options.api_keys) arguments.insert(arguments.end(), {"--api-key", key});
-  arguments.insert(arguments.end(), {"--max-body-bytes", std::to_string(options.max_body_bytes),
-                                     "--drain-timeout", std::to_string(options.drain_timeout_seconds)});
-  return arguments;
-}
-
 void add_front(CLI::App& program, int& status) {
   CLI::App* command =
       program.add_subcommand("front", "The HTTP server of a cluster; started by serve")->group("");

@@ -14,7 +14,8 @@ namespace sluice::cli {
 
 // All but the model, which is a positional argument of the command.
 void add_front_flags(CLI::App& command, server::FrontOptions& options);
-// The same as arguments for a child process, without the model.
+// The same for a child process, without the model: as arguments, and what is secret as environment.
 std::vector<std::string> to_arguments(const server::FrontOptions& options);
+std::vector<std::string> to_environment(const server::FrontOptions& options);
 
 }  // namespace sluice::cli

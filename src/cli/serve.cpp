@@ -142,6 +142,7 @@ class Serve {
     front.arguments = {"front", flags_.engine.model, "--max-model-len",
                        std::to_string(flags_.engine.max_model_len)};
     append(front.arguments, to_arguments(flags_.front));
+    front.environment = to_environment(flags_.front);
     append(front.arguments, common);
     front.stop_patience = seconds(flags_.front.drain_timeout_seconds + 5);
     front.is_working = [this] { return front_listens(flags_.front); };

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -28,6 +29,27 @@ void write_all(int fd, std::string_view text) {
     if (written <= 0) return;  // nobody reads our log: nothing can be done
     text.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+// "NAME=" of "NAME=value".
+std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=') + 1); }
+
+// Our environment with `changes` in it.
+std::vector<std::string> environment_with(const std::vector<std::string>& changes) {
+  std::vector<std::string> all = changes;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const auto same = [&](const std::string& change) { return name_of(change) == name_of(*entry); };
+    if (std::none_of(changes.begin(), changes.end(), same)) all.emplace_back(*entry);
+  }
+  return all;
+}
+
+// As exec wants it: valid while `strings` is.
+std::vector<char*> null_terminated(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 // What the child finds at 0, 1 and 2; nothing above.
@@ -55,21 +77,22 @@ std::string to_string(Exit exit) {
 }
 
 Result<ChildProcess> ChildProcess::spawn(const std::string& program, const std::string& name,
-                                         const std::vector<std::string>& arguments) {
+                                         const std::vector<std::string>& arguments,
+                                         const std::vector<std::string>& environment) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status(Code::unavailable, "cannot make a pipe");
   UniqueFd reader(ends[0]);
   const UniqueFd writer(ends[1]);
   ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
 
-  std::string argv0 = name;
-  std::vector<std::string> copies = arguments;
-  std::vector<char*> argv{argv0.data()};
-  for (std::string& argument : copies) argv.push_back(argument.data());
-  argv.push_back(nullptr);
+  std::vector<std::string> arguments_with_name{name};
+  arguments_with_name.insert(arguments_with_name.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> variables = environment_with(environment);
+  const std::vector<char*> argv = null_terminated(arguments_with_name);
+  const std::vector<char*> envp = null_terminated(variables);
   const FileActions actions(writer.get());
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, program.c_str(), actions.get(), nullptr, argv.data(), environ);
+  const int error = ::posix_spawn(&pid, program.c_str(), actions.get(), nullptr, argv.data(), envp.data());
   if (error != 0) {
     return unavailable(fmt::format("cannot start '{}': {}", program, std::strerror(error)));
   }

@@ -22,10 +22,12 @@ std::string to_string(Exit exit);
 
 class ChildProcess {
  public:
-  // argv is `name` and then the arguments. The child inherits standard output, the environment and the signal
-  // mask: signals that are blocked here wait until it asks for them. No other descriptor.
+  // argv is `name` and then the arguments. The child inherits standard output, the environment (with these
+  // "NAME=value" entries instead of ours of the same name) and the signal mask: signals that are blocked here
+  // wait until it asks for them. No other descriptor.
   static Result<ChildProcess> spawn(const std::string& program, const std::string& name,
-                                    const std::vector<std::string>& arguments);
+                                    const std::vector<std::string>& arguments,
+                                    const std::vector<std::string>& environment = {});
   ~ChildProcess();
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;

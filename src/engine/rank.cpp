@@ -25,9 +25,12 @@ exchange::Shape exchange_shape(const checkpoint::ModelConfig& config, const Rank
           .exact = settings.deterministic};
 }
 
-size_t kv_bytes_per_position(const checkpoint::ModelConfig& config, DType dtype) {
-  return size_t{2} * static_cast<size_t>(config.layers) * static_cast<size_t>(config.kv_heads) *
-         static_cast<size_t>(config.head_dim) * dtype_bytes(dtype);
+// Keys and values of one block, in all layers.
+size_t kv_block_bytes(const checkpoint::ModelConfig& config, int block_size) {
+  const compute::KvShape block = model::Model::kv_shape_for(config, 1, block_size);
+  return size_t{2} * static_cast<size_t>(block.layers) * static_cast<size_t>(block.block_size) *
+         static_cast<size_t>(block.kv_heads) * static_cast<size_t>(block.head_dim) *
+         dtype_bytes(block.dtype);
 }
 
 // The instruction set of a back end's description ("cpu, AVX-512 BF16, 2 threads"): all but the threads.
@@ -59,8 +62,7 @@ Status fill_lengths(RankSettings& settings, const checkpoint::ModelConfig& confi
 Status fill_kv_blocks(RankSettings& settings, const checkpoint::ModelConfig& config) {
   const Options& options = settings.engine;
   const auto per_sequence = (int64_t{options.max_model_len} + options.block_size - 1) / options.block_size;
-  const size_t block_bytes =
-      kv_bytes_per_position(config, settings.dtype) * static_cast<size_t>(options.block_size);
+  const size_t block_bytes = kv_block_bytes(config, options.block_size);
   const auto most = static_cast<int64_t>(settings.kv_memory_bytes / block_bytes);
   int64_t blocks = settings.kv_blocks;
   if (blocks == 0) blocks = std::min(most, per_sequence * std::max(options.max_num_seqs, 1));
@@ -140,7 +142,8 @@ Status LoadedRank::load_model(Callbacks callbacks) {
 
 std::string LoadedRank::description() const {
   const int64_t positions = int64_t{settings_.kv_blocks} * settings_.engine.block_size;
-  const size_t kv_bytes = static_cast<size_t>(positions) * kv_bytes_per_position(config_, settings_.dtype);
+  const size_t kv_bytes =
+      static_cast<size_t>(settings_.kv_blocks) * kv_block_bytes(config_, settings_.engine.block_size);
   return fmt::format("{} of {} experts, weights {}, KV {} tokens {}, {}{}",
                      placement_.experts_of(settings_.rank).size(), config_.experts,
                      megabytes(model_->weight_bytes()), positions, megabytes(kv_bytes),

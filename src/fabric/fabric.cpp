@@ -1,7 +1,9 @@
 #include "fabric/fabric.h"
 
+#include <dlfcn.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -36,9 +38,24 @@ Status check_options(const Options& options) {
   return {};
 }
 
+// libfabric links the libraries of InfiniPath and Omni-Path, and these take over signals when they are loaded:
+// a crash would leave a .btr file in the working directory, and SIGTERM a traceback. We use neither.
+void restore_signals() {
+  for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE, SIGINT, SIGTERM}) {
+    struct sigaction action = {};
+    Dl_info owner{};
+    if (::sigaction(number, nullptr, &action) != 0) continue;
+    if (::dladdr(reinterpret_cast<const void*>(action.sa_sigaction), &owner) == 0) continue;
+    const std::string_view library = owner.dli_fname;
+    if (library.find("libinfinipath") == library.npos && library.find("libpsm") == library.npos) continue;
+    ::signal(number, SIG_DFL);
+  }
+}
+
 }  // namespace
 
 void prepare_process() {
+  restore_signals();
   // ofi_rxm keeps 4096 buffers of this size for messages; we send none, only one-sided writes.
   setenv("FI_OFI_RXM_BUFFER_SIZE", "512", 0);
 }

@@ -28,4 +28,14 @@ Result<std::unique_ptr<Model>> Model::load(const checkpoint::Checkpoint& checkpo
   return internal_error("an architecture that the configuration reader knows has no model");
 }
 
+compute::KvShape Model::kv_shape_for(const checkpoint::ModelConfig& config, int blocks, int block_size) {
+  // float32 with bfloat16 activations too, for the reason that scratch.h gives: a rounded key sways a router.
+  return {.layers = config.layers,
+          .blocks = blocks,
+          .block_size = block_size,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim,
+          .dtype = DType::float32};
+}
+
 }  // namespace sluice::model

@@ -39,6 +39,9 @@ class Model {
                                              const checkpoint::ModelConfig& config, const Placed& placed,
                                              compute::Backend& backend);
   virtual ~Model() = default;
+  // What kv_shape() of the loaded model will say: known from the configuration alone, so that memory can be
+  // planned before anything is loaded.
+  static compute::KvShape kv_shape_for(const checkpoint::ModelConfig& config, int blocks, int block_size);
 
   virtual const checkpoint::ModelConfig& config() const = 0;
   // As exact as the model's routers need it; a caller may choose a smaller dtype.

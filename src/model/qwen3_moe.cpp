@@ -64,16 +64,6 @@ Result<Qwen3Moe::Layer> Qwen3Moe::load_layer(Loader& loader, int index, const Pl
   return layer;
 }
 
-compute::KvShape Qwen3Moe::kv_shape(int blocks, int block_size) const {
-  // float32 with bfloat16 activations too, for the reason that scratch.h gives: a rounded key sways a router.
-  return {.layers = config_.layers,
-          .blocks = blocks,
-          .block_size = block_size,
-          .kv_heads = config_.kv_heads,
-          .head_dim = config_.head_dim,
-          .dtype = DType::float32};
-}
-
 Result<Outcome> Qwen3Moe::forward(const Batch& batch, compute::KvCache& cache, exchange::Exchange& exchange,
                                   Matrix logits, Deadline deadline) {
   SLUICE_RETURN_IF_ERROR(check_step(config_, scratch_.hidden.rows, batch, cache, exchange, logits));

@@ -18,7 +18,9 @@ class Qwen3Moe final : public Model {
                                              compute::Backend& backend);
 
   const checkpoint::ModelConfig& config() const override { return config_; }
-  compute::KvShape kv_shape(int blocks, int block_size) const override;
+  compute::KvShape kv_shape(int blocks, int block_size) const override {
+    return kv_shape_for(config_, blocks, block_size);
+  }
   int exchanges_per_step() const override { return config_.moe_layers(); }
   size_t weight_bytes() const override { return weight_bytes_; }
   Result<Outcome> forward(const Batch& batch, compute::KvCache& cache, exchange::Exchange& exchange,

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/environment.h"
+#include "cli/front_flags.h"
 #include "cli/suggest.h"
 #include "support/temporary_directory.h"
 
@@ -131,6 +132,40 @@ TEST_F(FlagsTest, OtherProgramsWaysNameSluicesOwn) {
             "--all2all-backend: 'deepep_v2' is not supported: Sluice has one exchange of its own; choose "
             "what carries "
             "it with --fabric (local, tcp, efa, efa-direct)");
+}
+
+class FrontFlagsTest : public ::testing::Test {
+ protected:
+  server::FrontOptions parse(std::vector<std::string> arguments) {
+    server::FrontOptions options;
+    CLI::App app;
+    add_front_flags(app, options);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(arguments);
+    return options;
+  }
+};
+
+TEST_F(FrontFlagsTest, GoToAChildUnchangedAndKeysNotAsArguments) {
+  const server::FrontOptions given = parse({"--host", "::1", "--port", "81", "--served-model-name", "m",
+                                            "--api-key", "one", "--api-key", "two,three", "--max-body-bytes",
+                                            "1000", "--drain-timeout", "7"});
+  EXPECT_EQ(given.api_keys, (std::vector<std::string>{"one", "two", "three"}));
+  EXPECT_EQ(to_environment(given), std::vector<std::string>{"SLUICE_API_KEY=one,two,three"});
+  const std::vector<std::string> arguments = to_arguments(given);
+  ::setenv("SLUICE_API_KEY", "one,two,three", 1);
+  const server::FrontOptions received = parse(arguments);
+  ::unsetenv("SLUICE_API_KEY");
+  EXPECT_EQ(to_arguments(received), arguments);
+  EXPECT_EQ(received.api_keys, given.api_keys);
+  EXPECT_EQ(received.port, 81);
+  EXPECT_EQ(received.drain_timeout_seconds, 7);
+  EXPECT_EQ(parse(arguments).api_keys.size(), 0u);
+}
+
+TEST_F(FrontFlagsTest, AnEmptyKeyIsRefused) {
+  EXPECT_THROW(parse({"--api-key", ""}), CLI::ValidationError);
+  EXPECT_THROW(parse({"--api-key", "a,,b"}), CLI::ValidationError);
 }
 
 TEST(Suggest, NamesTheNearestWithinReason) {

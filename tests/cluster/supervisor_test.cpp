@@ -232,6 +232,18 @@ TEST_F(SupervisorTest, MissingProgramIsAnError) {
               AllOf(HasSubstr("rank 0"), HasSubstr("/no/such/program"), HasSubstr("No such file")));
 }
 
+TEST(ChildProcess, ChildGetsOurEnvironmentWithChanges) {
+  ::setenv("SUPERVISOR_TEST_KEPT", "kept", 1);
+  ::setenv("SUPERVISOR_TEST", "ours", 1);
+  auto child = ChildProcess::spawn("/bin/sh", "sh", {"-c", "echo $SUPERVISOR_TEST_KEPT $SUPERVISOR_TEST >&2"},
+                                   {"SUPERVISOR_TEST=the child's"});
+  ASSERT_TRUE(child.ok());
+  ::testing::internal::CaptureStderr();
+  while (!child->reap()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "kept the child's\n");
+  EXPECT_STREQ(::getenv("SUPERVISOR_TEST"), "ours");
+}
+
 TEST(ChildProcess, ChildGetsNoDescriptorOfOurs) {
   const int fd = ::open("/dev/null", O_RDONLY);  // without O_CLOEXEC
   auto child = ChildProcess::spawn("/bin/sh", "sh", {"-c", "ls /proc/self/fd >&2"});

@@ -3,9 +3,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "http_client.h"
@@ -156,6 +160,44 @@ TEST(Serve, CtrlCStopsEverything) {
   server.process().signal(SIGINT);
   EXPECT_EQ(server.process().wait(seconds(15)), 0) << server.process().output();
   for (const ChildInfo& child : children) EXPECT_FALSE(alive(child.pid)) << child.arguments[1];
+}
+
+TEST(Serve, ARankThatCrashesLeavesNoFileBehind) {
+  const auto files = [] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(".")) names.insert(entry.path().filename());
+    return names;
+  };
+  const std::set<std::string> before = files();
+  Server server(2);
+  ASSERT_TRUE(server.wait_ready(200, seconds(60))) << server.process().output();
+  kill(rank_process(server.process().pid(), 1), SIGSEGV);
+  EXPECT_TRUE(server.wait_ready(503, seconds(2))) << server.process().output();
+  ASSERT_TRUE(server.wait_ready(200, seconds(60))) << server.process().output();
+  for (const std::string& name : files()) EXPECT_TRUE(before.contains(name) || !name.ends_with(".btr")) << name;
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Anyone on the machine can read a command line.
+TEST(Serve, AKeyIsOnNoCommandLine) {
+  ::setenv("SLUICE_API_KEY", "sk-secret,sk-other", 1);
+  Server server(1);
+  ::unsetenv("SLUICE_API_KEY");
+  ASSERT_TRUE(server.wait_ready(200, seconds(60))) << server.process().output();
+  EXPECT_EQ(get(server.port(), "/v1/models").status, 401);
+  std::vector<pid_t> processes{server.process().pid()};
+  for (const ChildInfo& child : children_of(server.process().pid())) processes.push_back(child.pid);
+  EXPECT_EQ(processes.size(), 3u);
+  for (const pid_t pid : processes) {
+    const std::string line = bytes_of("/proc/" + std::to_string(pid) + "/cmdline");
+    EXPECT_NE(line.find("sluice"), std::string::npos) << line;
+    EXPECT_EQ(line.find("sk-"), std::string::npos) << line;
+  }
+  EXPECT_EQ(server.process().output().find("sk-"), std::string::npos);
 }
 
 TEST(Serve, HealthShowsTheFabricThatWasAskedFor) {

@@ -51,11 +51,15 @@ TEST_F(RankTest, FillsInWhatTheCheckpointSays) {
 }
 
 TEST_F(RankTest, TheCacheStaysWithinItsMemory) {
-  // 3 layers x 2 (keys, values) x 2 heads x 64 x 4 bytes = 3072 a token.
+  // 3 layers x 2 (keys, values) x 2 heads x 64 x 4 bytes = 3072 a token, whatever the activations are.
   settings_.kv_memory_bytes = size_t{3072} * 16 * 50;
-  const auto rank = Rank::load(settings_, {});
-  ASSERT_TRUE(rank.ok()) << rank.status().message();
-  EXPECT_EQ((*rank)->settings().kv_blocks, 50);
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    settings_.dtype = dtype;
+    const auto rank = Rank::load(settings_, {});
+    ASSERT_TRUE(rank.ok()) << rank.status().message();
+    EXPECT_EQ((*rank)->settings().kv_blocks, 50);
+    EXPECT_THAT((*rank)->description(), HasSubstr("KV 800 tokens 2.5 MB"));
+  }
 }
 
 TEST_F(RankTest, RefusesWhatCannotWork) {
