@@ -39,6 +39,7 @@ struct InProcessHub::Meeting {
   std::condition_variable arrived;
   std::map<uint64_t, Round> rounds;
   std::vector<uint64_t> next;  // the round that a rank's next call belongs to
+  Status out_of_step;          // once it is an error, the answer to every call
 
   Result<std::vector<Gift>> meet(int rank, std::string_view name, Gift mine, Deadline deadline);
   Status enter(Round& round, int rank, std::string_view name, Gift mine);
@@ -52,9 +53,11 @@ Status InProcessHub::Meeting::enter(Round& round, int rank, std::string_view nam
     round.present.assign(static_cast<size_t>(ranks), false);
     round.gifts.resize(static_cast<size_t>(ranks));
   } else if (round.name != name) {
-    return invalid_argument(fmt::format(
+    out_of_step = invalid_argument(fmt::format(
         "rank {} gathers '{}' while rank {} gathers '{}': the ranks' calls must come in the same order", rank,
         name, round.first_rank, round.name));
+    arrived.notify_all();
+    return out_of_step;
   }
   round.gifts[static_cast<size_t>(rank)] = std::move(mine);
   round.present[static_cast<size_t>(rank)] = true;
@@ -77,14 +80,16 @@ Result<std::vector<Gift>> InProcessHub::Meeting::meet(int rank, std::string_view
                                                       Deadline deadline) {
   const Nanos begin = now();
   std::unique_lock lock(mutex);
+  SLUICE_RETURN_IF_ERROR(out_of_step);
   const uint64_t number = next[static_cast<size_t>(rank)]++;
   Round& round = rounds[number];
   SLUICE_RETURN_IF_ERROR(enter(round, rank, name, std::move(mine)));
   if (round.given == ranks) arrived.notify_all();
   const auto until = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.when()));
-  if (!arrived.wait_until(lock, until, [&] { return round.given == ranks; })) {
+  if (!arrived.wait_until(lock, until, [&] { return round.given == ranks || !out_of_step.ok(); })) {
     return missing(round, now() - begin);
   }
+  if (round.given != ranks) return out_of_step;
   std::vector<Gift> gifts = round.gifts;
   if (++round.read == ranks) rounds.erase(number);
   return gifts;

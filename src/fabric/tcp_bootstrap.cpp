@@ -168,15 +168,16 @@ class Meeting {
     std::vector<Guest*> present(static_cast<size_t>(ranks_));
     Guest* first = nullptr;
     bool late = false;
+    if (!out_of_step_.empty()) return fail(out_of_step_);
     for (Guest& guest : guests_) {
       if (!guest.waiting) continue;
       present[static_cast<size_t>(guest.rank)] = &guest;
       if (first == nullptr) first = &guest;
       if (guest.name != first->name) {
-        return fail(
-            fmt::format("rank {} gathers '{}' while rank {} gathers '{}': the ranks' calls must come in "
-                        "the same order",
-                        guest.rank, guest.name, first->rank, first->name));
+        out_of_step_ = fmt::format(
+            "rank {} gathers '{}' while rank {} gathers '{}': the ranks' calls must come in the same order",
+            guest.rank, guest.name, first->rank, first->name);
+        return fail(out_of_step_);
       }
       late |= guest.deadline <= now();
     }
@@ -219,6 +220,7 @@ class Meeting {
   const int stop_;
   std::vector<Guest> guests_;
   std::vector<int> gone_;
+  std::string out_of_step_;  // once said, the answer to everybody: no later round could be matched
 };
 
 class TcpBootstrap final : public Bootstrap {

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "ranks.h"
 
 namespace sluice::fabric {
@@ -36,6 +38,22 @@ TEST(InProcessHub, RefusesCallsInDifferentOrder) {
   auto second = hub.join(1)->all_gather("keys", "b", soon());
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().message(), HasSubstr("rank 1 gathers 'keys' while rank 0 gathers 'addresses'"));
+}
+
+TEST(InProcessHub, CallsInDifferentOrderFailWhoWaitsAndWhoComesLaterAtOnce) {
+  InProcessHub hub(3);
+  std::thread waiting([&] {
+    const auto result = hub.join(0)->all_gather("addresses", "a", Deadline::after(seconds(600)));
+    ASSERT_FALSE(result.ok());
+    EXPECT_THAT(result.status().message(), HasSubstr("the same order"));
+  });
+  // Whichever of the two comes second is refused, and the first with it.
+  const auto other = hub.join(1)->all_gather("keys", "b", Deadline::after(seconds(600)));
+  waiting.join();
+  for (const auto& result : {other, hub.join(2)->all_gather("keys", "c", Deadline::after(seconds(600)))}) {
+    ASSERT_FALSE(result.ok());
+    EXPECT_THAT(result.status().message(), HasSubstr("the same order"));
+  }
 }
 
 TEST(InProcessHub, SharesObjects) {

@@ -104,6 +104,19 @@ TEST_F(TcpBootstraps, RanksThatGatherDifferentThingsAreToldSo) {
   }
 }
 
+// The third rank comes when the other two have had their answer already.
+TEST_F(TcpBootstraps, ARankThatComesAfterTheQuarrelIsToldItToo) {
+  auto members = connect_first(3);
+  auto late = std::move(members.back());
+  members.pop_back();
+  for (const Gathered& result : gather(members, {"keys", "addresses"}, seconds(20))) {
+    expect_error(result, "'addresses'");
+  }
+  const auto result = late->all_gather("keys", "value", Deadline::after(seconds(600)));
+  expect_error(result, "'addresses'");
+  expect_error(result, "'keys'");
+}
+
 TEST_F(TcpBootstraps, AnotherNumberOfRanksIsRefusedWithBoth) {
   const auto member = connect(1, 8);
   ASSERT_FALSE(member.ok());
