@@ -32,7 +32,8 @@ Status Supervisor::spawn(size_t index) {
   Child& child = children_[index];
   child.restart_at = 0;
   child.working = false;
-  Result<ChildProcess> process = ChildProcess::spawn(program_, "sluice", child.spec.arguments, child.spec.environment);
+  Result<ChildProcess> process =
+      ChildProcess::spawn(program_, "sluice", child.spec.arguments, child.spec.environment);
   if (!process.ok()) return process.status().with_context(child.spec.name);
   child.process.emplace(std::move(*process));
   log::debug("{} is process {}", child.spec.name, child.process->pid());

@@ -15,8 +15,8 @@
 namespace sluice::cluster {
 
 struct ChildSpec {
-  std::string name;                    // "rank 1"
-  std::vector<std::string> arguments;  // after argv[0]; everyone on this machine can read them
+  std::string name;                        // "rank 1"
+  std::vector<std::string> arguments;      // after argv[0]; everyone on this machine can read them
   std::vector<std::string> environment{};  // "NAME=value", besides ours: what is nobody else's business
   // Stages are stopped in ascending order, each when the one before has gone.
   int stop_stage = 0;

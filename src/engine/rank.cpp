@@ -29,8 +29,7 @@ exchange::Shape exchange_shape(const checkpoint::ModelConfig& config, const Rank
 size_t kv_block_bytes(const checkpoint::ModelConfig& config, int block_size) {
   const compute::KvShape block = model::Model::kv_shape_for(config, 1, block_size);
   return size_t{2} * static_cast<size_t>(block.layers) * static_cast<size_t>(block.block_size) *
-         static_cast<size_t>(block.kv_heads) * static_cast<size_t>(block.head_dim) *
-         dtype_bytes(block.dtype);
+         static_cast<size_t>(block.kv_heads) * static_cast<size_t>(block.head_dim) * dtype_bytes(block.dtype);
 }
 
 // The instruction set of a back end's description ("cpu, AVX-512 BF16, 2 threads"): all but the threads.

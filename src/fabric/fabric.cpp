@@ -38,8 +38,8 @@ Status check_options(const Options& options) {
   return {};
 }
 
-// libfabric links the libraries of InfiniPath and Omni-Path, and these take over signals when they are loaded:
-// a crash would leave a .btr file in the working directory, and SIGTERM a traceback. We use neither.
+// libfabric links the libraries of InfiniPath and Omni-Path, and these take over signals when they are
+// loaded: a crash would leave a .btr file in the working directory, and SIGTERM a traceback. We use neither.
 void restore_signals() {
   for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE, SIGINT, SIGTERM}) {
     struct sigaction action = {};

@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "base/doorbell.h"
+#include "base/function_ref.h"
 #include "base/status.h"
 #include "fabric/bootstrap.h"
 #include "fabric/report.h"
@@ -110,28 +111,25 @@ class Fabric {
   virtual Status wake(int peer, uint64_t step) = 0;
   virtual uint64_t woken(int source) const = 0;
 
-  // Waits until ready() is true; ready() may call arrived() and woken(). Spins briefly, then sleeps.
+  // Waits until ready() is true; ready() may call arrived() and woken(). Makes progress itself for a while or
+  // spins briefly, then sleeps. One waiter at a time.
   template <class Ready>
   Wait wait(Ready&& ready, Deadline deadline) {
-    Wait result = Wait::ready;
-    const bool done = doorbell().wait(
-        [&] {
-          if (ready()) {
-            result = Wait::ready;
-            return true;
-          }
-          if (ended_.load(std::memory_order_acquire)) {
-            result = Wait::ended;
-            return true;
-          }
-          if (failed_peer_.load(std::memory_order_acquire) >= 0) {
-            result = Wait::peer_failed;
-            return true;
-          }
-          return false;
-        },
-        deadline, spin());
-    return done ? result : Wait::late;
+    Wait result = Wait::late;
+    const auto look = [&] {
+      if (ready()) {
+        result = Wait::ready;
+      } else if (ended_.load(std::memory_order_acquire)) {
+        result = Wait::ended;
+      } else if (failed_peer_.load(std::memory_order_acquire) >= 0) {
+        result = Wait::peer_failed;
+      } else {
+        return false;
+      }
+      return true;
+    };
+    if (!look() && !drive(look, deadline)) doorbell().wait(look, deadline, spin());
+    return result;
   }
 
   // Makes this and every later wait() return `ended`. Callable from any thread, more than once.
@@ -148,6 +146,9 @@ class Fabric {
 
   // The bell of this rank's window.
   virtual Doorbell& doorbell() = 0;
+  // Where the caller's thread can do the receiving itself: does so until look() is true, for a short while.
+  // False: whoever rings the doorbell is at work again.
+  virtual bool drive(FunctionRef<bool()> /*look*/, Deadline /*deadline*/) { return false; }
   Nanos spin() const { return spin_; }
   void peer_failed(int peer);
 

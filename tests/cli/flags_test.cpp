@@ -147,9 +147,9 @@ class FrontFlagsTest : public ::testing::Test {
 };
 
 TEST_F(FrontFlagsTest, GoToAChildUnchangedAndKeysNotAsArguments) {
-  const server::FrontOptions given = parse({"--host", "::1", "--port", "81", "--served-model-name", "m",
-                                            "--api-key", "one", "--api-key", "two,three", "--max-body-bytes",
-                                            "1000", "--drain-timeout", "7"});
+  const server::FrontOptions given =
+      parse({"--host", "::1", "--port", "81", "--served-model-name", "m", "--api-key", "one", "--api-key",
+             "two,three", "--max-body-bytes", "1000", "--drain-timeout", "7"});
   EXPECT_EQ(given.api_keys, (std::vector<std::string>{"one", "two", "three"}));
   EXPECT_EQ(to_environment(given), std::vector<std::string>{"SLUICE_API_KEY=one,two,three"});
   const std::vector<std::string> arguments = to_arguments(given);

@@ -174,7 +174,8 @@ TEST(Serve, ARankThatCrashesLeavesNoFileBehind) {
   kill(rank_process(server.process().pid(), 1), SIGSEGV);
   EXPECT_TRUE(server.wait_ready(503, seconds(2))) << server.process().output();
   ASSERT_TRUE(server.wait_ready(200, seconds(60))) << server.process().output();
-  for (const std::string& name : files()) EXPECT_TRUE(before.contains(name) || !name.ends_with(".btr")) << name;
+  for (const std::string& name : files())
+    EXPECT_TRUE(before.contains(name) || !name.ends_with(".btr")) << name;
 }
 
 std::string bytes_of(const std::string& path) {

@@ -43,7 +43,8 @@ TEST(Placement, RefusesMoreRanksThanExperts) {
 }
 
 TEST(Plan, CountsEveryByte) {
-  // 4 ranks, 2 experts each, 10 tokens to 2 of them: 20 pairs; a row of 100 bfloat16 takes 256 bytes, of float32 448.
+  // 4 ranks, 2 experts each, 10 tokens to 2 of them: 20 pairs; a row of 100 bfloat16 takes 256 bytes, of
+  // float32 448.
   const auto placement = Placement::contiguous(8, 4).value();
   const auto exact = plan(make_shape(4, 8, 3, 100, 10, DType::bfloat16, true), placement).value();
   EXPECT_EQ(exact.dispatch_slab_bytes, 64 + 256 - 64 + 10 * 256u);  // header, 2 x 4 + 20 x 8 to 64, rows

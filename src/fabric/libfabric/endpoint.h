@@ -1,6 +1,6 @@
 // One rail: a reliable datagram endpoint with its domain, address vector, completion queue and registered
-// memory. Opened by one thread, then used by the proxy thread only (FI_THREAD_DOMAIN); closed in the reverse
-// order.
+// memory. Used by one thread at a time (FI_THREAD_DOMAIN: whoever holds the proxy's lock); closed in the
+// reverse order.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -72,9 +72,8 @@ class Endpoint final : public Rail {
   Result<std::vector<fi_addr_t>> insert(std::span<const std::string> names);
 
   ssize_t write(const Write& write) override;
-  // The number of completions, 0 for none, -FI_EAVAIL when read_error() has one, or another negative error.
-  ssize_t poll(std::span<fi_cq_data_entry> entries);
-  bool read_error(fi_cq_err_entry& entry);
+  ssize_t poll(std::span<fi_cq_data_entry> entries) override;
+  bool read_error(fi_cq_err_entry& entry) override;
 
   // -1 when this provider cannot be waited for.
   int wait_fd() const { return wait_fd_; }

@@ -50,6 +50,9 @@ class NetworkFabric final : public WindowFabric {
     return report;
   }
 
+ protected:
+  bool drive(FunctionRef<bool()> look, Deadline deadline) override { return proxy_->drive(look, deadline); }
+
  private:
   std::unique_ptr<Proxy> proxy_;
 };

@@ -2,12 +2,13 @@
 
 #include <fmt/core.h>
 
+#include "fabric/libfabric/provider.h"
 #include "fabric/slab.h"
 
 namespace sluice::fabric::ofi {
 
 Status NetworkLink::check_alive() {
-  const int error = proxy_.staging().slots(peer_).error.load(std::memory_order_acquire);
+  const int error = outlet_.staging().slots(peer_).error.load(std::memory_order_acquire);
   if (error == 0) return {};
   return unavailable(fmt::format("rank {} is gone: {}", peer_, error_text(error)));
 }
@@ -15,11 +16,11 @@ Status NetworkLink::check_alive() {
 Result<std::span<std::byte>> NetworkLink::outbox(Kind kind, uint64_t seq, Deadline deadline) {
   SLUICE_RETURN_IF_ERROR(check_alive());
   const int half = half_of(seq);
-  const auto& busy = proxy_.staging().slots(peer_).busy[static_cast<size_t>(kind)][half];
+  const auto& busy = outlet_.staging().slots(peer_).busy[static_cast<size_t>(kind)][half];
   if (busy.load(std::memory_order_acquire) != 0) {
-    proxy_.begin_wait();
+    outlet_.begin_wait();
     const Wait waited = fabric_.wait([&] { return busy.load(std::memory_order_seq_cst) == 0; }, deadline);
-    proxy_.end_wait();
+    outlet_.end_wait();
     if (waited == Wait::ended) return aborted("the epoch ended");
     if (waited == Wait::peer_failed) {
       SLUICE_RETURN_IF_ERROR(check_alive());
@@ -31,14 +32,14 @@ Result<std::span<std::byte>> NetworkLink::outbox(Kind kind, uint64_t seq, Deadli
                                 seq - 2, peer_));
     }
   }
-  std::byte* payload = reinterpret_cast<std::byte*>(proxy_.staging().slab(peer_, kind, half) + 1);
-  return std::span(payload, proxy_.staging().layout().slab_bytes(kind));
+  std::byte* payload = reinterpret_cast<std::byte*>(outlet_.staging().slab(peer_, kind, half) + 1);
+  return std::span(payload, outlet_.staging().layout().slab_bytes(kind));
 }
 
 Status NetworkLink::put(Kind kind, uint64_t seq, size_t bytes) {
   SLUICE_RETURN_IF_ERROR(check_alive());
   const int half = half_of(seq);
-  Staging& staging = proxy_.staging();
+  Staging& staging = outlet_.staging();
   if (staging.slots(peer_).busy[static_cast<size_t>(kind)][half].exchange(1, std::memory_order_acq_rel) !=
       0) {
     return internal_error(
@@ -47,19 +48,19 @@ Status NetworkLink::put(Kind kind, uint64_t seq, size_t bytes) {
   SlabHeader* slab = staging.slab(peer_, kind, half);
   *slab = slab_header(fabric_.rank(), fabric_.epoch(), seq, bytes);
   count_put(bytes);
-  proxy_.submit({.op = Order::put,
-                 .kind = kind,
-                 .half = half,
-                 .peer = peer_,
-                 .offset = staging.offset(slab),
-                 .bytes = sizeof(SlabHeader) + bytes,
-                 .value = seq});
+  outlet_.submit({.op = Order::put,
+                  .kind = kind,
+                  .half = half,
+                  .peer = peer_,
+                  .offset = staging.offset(slab),
+                  .bytes = sizeof(SlabHeader) + bytes,
+                  .value = seq});
   return {};
 }
 
 Status NetworkLink::wake(uint64_t step) {
   SLUICE_RETURN_IF_ERROR(check_alive());
-  proxy_.submit({.op = Order::wake, .peer = peer_, .value = step});
+  outlet_.submit({.op = Order::wake, .peer = peer_, .value = step});
   return {};
 }
 

@@ -1,11 +1,11 @@
 #include "fabric/libfabric/proxy.h"
 
 #include <poll.h>
-#include <rdma/fi_errno.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/log.h"
@@ -14,8 +14,6 @@ namespace sluice::fabric::ofi {
 
 namespace {
 
-constexpr size_t kRingDepth = 4096;
-constexpr int kBatch = 64;
 // Passes without work before the next stage of rest.
 constexpr int kSpins = 20;
 constexpr int kYields = 10;
@@ -25,29 +23,18 @@ constexpr int kRefusedMs = 1;
 constexpr int kBlindMs = 1;
 constexpr int kIdleMs = 100;
 constexpr Nanos kFlush = seconds(1);
-
-std::unique_ptr<std::byte[]> ring_memory() {
-  constexpr size_t kAlignment = 64;
-  // operator new[] of bytes aligns to 16; the ring wants a cache line.
-  return std::make_unique<std::byte[]>(DescriptorRing::memory_bytes(kRingDepth) + kAlignment);
-}
-
-void* aligned(std::byte* memory) {
-  return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory) + 63) / 64 * 64);
-}
+// A caller drives for so long before it sleeps, and keeps the thread away for so long after its last drive.
+constexpr Nanos kDrive = 500'000;
+constexpr int kNapMs = 1;
 
 }  // namespace
 
 Proxy::Proxy(const Options& options, Rank rank, std::vector<Target> targets, std::function<void(int)> failed)
     : my_rank_(options.rank),
-      ranks_(options.ranks),
       rank_(std::move(rank)),
       on_failed_(std::move(failed)),
-      arrivals_(*rank_.window, options),
-      sender_(rank_.endpoint, options, rank_.staging, rank_.staging_region.descriptor, std::move(targets),
-              [this](int peer, int error) { peer_failed(peer, error); }),
-      ring_memory_(ring_memory()),
-      ring_(aligned(ring_memory_.get()), kRingDepth) {}
+      progress_(options, rank_.endpoint, *rank_.window, rank_.staging, rank_.staging_region.descriptor,
+                std::move(targets), [this](int peer, int error) { peer_failed(peer, error); }) {}
 
 Result<std::unique_ptr<Proxy>> Proxy::start(const Options& options, Rank rank, std::vector<Target> targets,
                                             std::function<void(int)> failed) {
@@ -66,10 +53,13 @@ Proxy::~Proxy() {
 }
 
 void Proxy::submit(const Order& order) {
-  const auto words = encode_order(order);
-  while (!ring_.try_push(words)) {
+  while (!progress_.push(order)) {
     wake_up();
     sched_yield();
+  }
+  if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
+    progress_.send();
+    if (progress_.drained() && !progress_.refused()) return;
   }
   wake_up();
 }
@@ -82,17 +72,51 @@ void Proxy::wake_up() {
   [[maybe_unused]] const ssize_t written = ::write(wake_fd_.get(), &one, sizeof(one));
 }
 
+bool Proxy::drive(FunctionRef<bool()> look, Deadline deadline) {
+  driven_.store(++drives_, std::memory_order_release);
+  const Nanos until = std::min(now() + kDrive, deadline.when());
+  do {
+    const bool worked = locked_pass();
+    if (look()) return true;
+    if (!worked) sched_yield();
+  } while (now() < until);
+  driven_.store(0, std::memory_order_release);
+  wake_up();
+  return look();
+}
+
+bool Proxy::locked_pass() {
+  const std::lock_guard lock(mutex_);
+  return progress_.pass();
+}
+
+// Whether the caller does this thread's work: it has driven since the last look.
+bool Proxy::stand_back(uint64_t& seen) {
+  const uint64_t driven = driven_.load(std::memory_order_acquire);
+  if (driven == 0 || driven == seen || stopping_.load(std::memory_order_acquire)) return false;
+  seen = driven;
+  sleeping_.exchange(true, std::memory_order_acq_rel);
+  // A hand-over between the first look and the announcement would not have woken us.
+  wait_for_wake(-1, driven_.load(std::memory_order_acquire) != 0 ? kNapMs : 0);
+  return true;
+}
+
 void Proxy::run() {
   int idle = 0;
+  uint64_t seen = 0;
   Nanos stop_at = 0;
   while (true) {
-    if (pass()) {
+    if (stand_back(seen)) {
+      idle = 0;
+      continue;
+    }
+    if (locked_pass()) {
       idle = 0;
       continue;
     }
     if (stopping_.load(std::memory_order_acquire)) {
       if (stop_at == 0) stop_at = now() + kFlush;
-      if ((sender_.idle() && ring_.empty()) || now() >= stop_at) return;
+      if (progress_.idle() || now() >= stop_at) return;
     }
     ++idle;
     if (idle <= kSpins) continue;
@@ -101,84 +125,6 @@ void Proxy::run() {
       continue;
     }
     sleep();
-  }
-}
-
-bool Proxy::pass() {
-  bool worked = drain();
-  worked = sender_.post() || worked;
-  worked = complete() || worked;
-  return worked;
-}
-
-bool Proxy::drain() {
-  DescriptorRing::Words words{};
-  int taken = 0;
-  for (; taken < kBatch && ring_.try_pop(words); ++taken) {
-    const auto order = decode_order(words);
-    if (!order || order->peer >= ranks_) {
-      log::error("rank {}: the fabric's proxy dropped an impossible descriptor {:x}", my_rank_, words[0]);
-      continue;
-    }
-    sender_.accept(*order);
-  }
-  return taken > 0;
-}
-
-bool Proxy::complete() {
-  std::array<fi_cq_data_entry, kBatch> entries;
-  const ssize_t got = rank_.endpoint.poll(entries);
-  if (got == -FI_EAVAIL) {
-    read_errors();
-    return true;
-  }
-  if (got < 0) {
-    log::error("rank {}: reading the completion queue: {}", my_rank_, error_text(got));
-    for (int peer = 0; peer < ranks_; ++peer) {
-      if (peer != my_rank_) sender_.fail_peer(peer, static_cast<int>(-got));
-    }
-    return false;
-  }
-  bool ring = false;
-  for (ssize_t i = 0; i < got; ++i) {
-    const fi_cq_data_entry& entry = entries[static_cast<size_t>(i)];
-    // Only this flag tells: lengths and FI_RMA are missing in some providers.
-    if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
-      ring = deliver(static_cast<uint32_t>(entry.data)) || ring;
-    } else if (entry.op_context != nullptr) {
-      sender_.completed(entry.op_context);
-    }
-  }
-  if (sender_.take_released() && waiters_.load(std::memory_order_seq_cst) != 0) ring = true;
-  if (ring) rank_.window->bell().ring();
-  return got > 0;
-}
-
-bool Proxy::deliver(uint32_t immediate) {
-  const Arrivals::Event event = arrivals_.deliver(immediate);
-  switch (event.what) {
-    case Arrivals::Event::nothing:
-      return false;
-    case Arrivals::Event::published:
-      return true;
-    case Arrivals::Event::woken:
-      sender_.acknowledge_wake(event.source, event.number);
-      return true;
-    case Arrivals::Event::wake_acked:
-      sender_.wake_acknowledged(event.source, event.number);
-      return false;
-  }
-  return false;
-}
-
-void Proxy::read_errors() {
-  fi_cq_err_entry entry;
-  while (rank_.endpoint.read_error(entry)) {
-    if (entry.op_context != nullptr) {
-      sender_.failed(entry.op_context, entry.err);
-    } else {
-      log::warning("rank {}: a receive failed: {}", my_rank_, error_text(entry.err));
-    }
   }
 }
 
@@ -193,16 +139,28 @@ void Proxy::peer_failed(int peer, int error) {
 void Proxy::sleep() {
   sleeping_.exchange(true, std::memory_order_acq_rel);
   const bool stopping = stopping_.load(std::memory_order_acquire);
-  if (ring_.empty() && rank_.endpoint.may_sleep()) {
-    std::array<pollfd, 2> fds{pollfd{wake_fd_.get(), POLLIN, 0}, pollfd{rank_.endpoint.wait_fd(), POLLIN, 0}};
-    int timeout = kIdleMs;
-    if (sender_.refused() || stopping) timeout = kRefusedMs;
-    ::poll(fds.data(), fds.size(), timeout);
-  } else if (ring_.empty() && rank_.endpoint.wait_fd() < 0) {
-    pollfd fd{wake_fd_.get(), POLLIN, 0};
-    ::poll(&fd, 1, kBlindMs);
+  std::unique_lock lock(mutex_);
+  const bool drained = progress_.drained();
+  const bool may_sleep = drained && rank_.endpoint.may_sleep();
+  const bool refused = progress_.refused();
+  lock.unlock();
+  const int fd = rank_.endpoint.wait_fd();
+  if (may_sleep) {
+    wait_for_wake(fd, refused || stopping ? kRefusedMs : kIdleMs);
+  } else if (drained && fd < 0) {
+    wait_for_wake(-1, kBlindMs);
+  } else {
+    wait_for_wake(-1, 0);
   }
-  if (!sleeping_.exchange(false, std::memory_order_acq_rel)) {
+}
+
+// Ends what sleeping_ announced: by a wake, by `fd` unless it is negative, or after the time.
+void Proxy::wait_for_wake(int fd, int timeout_ms) {
+  std::array<pollfd, 2> fds{pollfd{wake_fd_.get(), POLLIN, 0}, pollfd{fd, POLLIN, 0}};
+  if (timeout_ms > 0) ::poll(fds.data(), fds.size(), timeout_ms);
+  const bool woken = !sleeping_.exchange(false, std::memory_order_acq_rel);
+  // The second: a producer had taken the announcement of an earlier sleep, and wrote after that had ended.
+  if (woken || (fds[0].revents & POLLIN) != 0) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(wake_fd_.get(), &count, sizeof(count));
   }

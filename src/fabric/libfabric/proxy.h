@@ -1,19 +1,22 @@
-// The thread that drives the network for one rank: drains the descriptor ring, posts, polls completions,
-// publishes arrivals and rings the window's bell. Idle, it spins briefly, yields, then sleeps on the
-// provider's descriptor and on an eventfd by which producers wake it.
+// Drives the network for one rank, from two places. A thread of its own does it by default: idle, it spins
+// briefly, yields, then sleeps on the provider's descriptor and on an eventfd by which producers wake it. A
+// caller that waits does it itself meanwhile (drive()), which saves two changes of thread an exchange; the
+// thread then naps, and takes over again when the caller has gone to sleep or stayed away for kNapMs. Both
+// hold the lock for a pass, and nothing else is held with it.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/unique_fd.h"
-#include "fabric/arrivals.h"
-#include "fabric/descriptor_ring.h"
 #include "fabric/libfabric/endpoint.h"
-#include "fabric/libfabric/sender.h"
+#include "fabric/libfabric/network_link.h"
+#include "fabric/libfabric/progress.h"
 #include "fabric/libfabric/staging.h"
 
 namespace sluice::fabric::ofi {
@@ -27,50 +30,51 @@ struct Rank {
   std::vector<Region> blocks;  // of the window, one a source: each can be revoked alone
 };
 
-class Proxy {
+class Proxy final : public Outlet {
  public:
-  // `failed` is called on the proxy's thread.
+  // `failed` is called by whoever makes a pass.
   static Result<std::unique_ptr<Proxy>> start(const Options& options, Rank rank, std::vector<Target> targets,
                                               std::function<void(int peer)> failed);
   // Sends what was ordered, for a second at most, then closes everything.
-  ~Proxy();
+  ~Proxy() override;
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;
 
-  // Any thread. Waits for room in the ring, which the proxy makes whatever the peers do.
-  void submit(const Order& order);
+  // Any thread. Posts at once when nobody makes a pass. Waits for room in the ring, which the proxy makes
+  // whatever the peers do.
+  void submit(const Order& order) override;
 
-  Staging& staging() { return rank_.staging; }
-  const Arrivals& arrivals() const { return arrivals_; }
-  // The caller is about to wait, or waits no more, for a staging slab.
-  void begin_wait() { waiters_.fetch_add(1, std::memory_order_seq_cst); }
-  void end_wait() { waiters_.fetch_sub(1, std::memory_order_seq_cst); }
+  // Makes passes on the caller's thread until look() is true, but for a short while only: false means that
+  // the thread has taken over and the caller may sleep on the window's bell. One caller at a time.
+  bool drive(FunctionRef<bool()> look, Deadline deadline);
+
+  Staging& staging() override { return rank_.staging; }
+  void begin_wait() override { progress_.begin_wait(); }
+  void end_wait() override { progress_.end_wait(); }
+  const Arrivals& arrivals() const { return progress_.arrivals(); }
 
  private:
   Proxy(const Options& options, Rank rank, std::vector<Target> targets, std::function<void(int)> failed);
 
   void run();
-  bool pass();
-  bool drain();
-  bool complete();
-  bool deliver(uint32_t immediate);
-  void read_errors();
+  bool stand_back(uint64_t& seen);
+  bool locked_pass();
   void sleep();
+  void wait_for_wake(int fd, int timeout_ms);
   void wake_up();
   void peer_failed(int peer, int error);
 
   int my_rank_;
-  int ranks_;
   Rank rank_;
   std::function<void(int)> on_failed_;
-  Arrivals arrivals_;
-  Sender sender_;
-  std::unique_ptr<std::byte[]> ring_memory_;
-  DescriptorRing ring_;
+  std::mutex mutex_;  // over the passes: progress_ and rank_.endpoint
+  Progress progress_;
   UniqueFd wake_fd_;
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> stopping_{false};
-  std::atomic<int> waiters_{0};
+  // The ordinal of the caller's latest drive; 0 when the caller has left the work to the thread.
+  std::atomic<uint64_t> driven_{0};
+  uint64_t drives_ = 0;  // the caller's count
   std::thread thread_;
 };
 

@@ -1,10 +1,13 @@
-// What the sender needs of a rail: to post one counted write. The endpoint is one; tests have others.
+// What the proxy needs of a rail: to post counted writes and to read what has completed. The endpoint is one;
+// the simulated network of the tests is another.
 #pragma once
 
+#include <rdma/fi_eq.h>
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace sluice::fabric::ofi {
 
@@ -25,6 +28,9 @@ class Rail {
   virtual ~Rail() = default;
   // 0; -FI_EAGAIN when there is no room now (nothing was sent); or another negative error of libfabric.
   virtual ssize_t write(const Write& write) = 0;
+  // The number of completions; 0 for none; -FI_EAVAIL when read_error() has one; or another negative error.
+  virtual ssize_t poll(std::span<fi_cq_data_entry> entries) = 0;
+  virtual bool read_error(fi_cq_err_entry& entry) = 0;
 };
 
 }  // namespace sluice::fabric::ofi
