@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "exchange/rounds.h"
+
 namespace sluice::bench {
 namespace {
 
@@ -82,25 +84,28 @@ Status ExchangeContestant::check(const exchange::Received& received, int first, 
   return {};
 }
 
-Status ExchangeContestant::round(int first, int count, bool verifying, Sample& sample) {
+Status ExchangeContestant::layer(bool verifying, Sample& sample) {
   const exchange::Shape& shape = exchange_->shape();
-  const auto choices = [&](const auto& values) {
-    return std::span(values).subspan(static_cast<size_t>(first * shape.top_k),
-                                     static_cast<size_t>(count * shape.top_k));
+  int first = 0;  // of the round that arrives next
+  Nanos mark = now();
+  const auto apply = [&](const exchange::Received& received) -> Result<ConstMatrix> {
+    sample.dispatch += now() - mark;
+    const int count = std::clamp(settings_.tokens - first, 0, shape.max_tokens);
+    if (verifying) SLUICE_RETURN_IF_ERROR(check(received, first, count));
+    first += count;
+    mark = now();
+    return ConstMatrix(pair_rows_.data(), DType::float32, received.pairs(), shape.hidden, shape.hidden);
   };
-  const ConstMatrix x(tokens_.matrix().row_bytes(first), tokens_.dtype, count, shape.hidden, shape.hidden);
-  const Nanos begin = now();
-  SLUICE_ASSIGN_OR_RETURN(const auto received, exchange_->dispatch(0, x, choices(tokens_.experts),
-                                                                   choices(tokens_.weights), {}, deadline()));
-  sample.dispatch += now() - begin;
-  if (verifying) SLUICE_RETURN_IF_ERROR(check(received, first, count));
-  const ConstMatrix pair_rows(pair_rows_.data(), DType::float32, received.pairs(), shape.hidden,
-                              shape.hidden);
-  const Matrix out{out_.data() + static_cast<int64_t>(first) * shape.hidden, DType::float32, count,
-                   shape.hidden, shape.hidden};
-  const Nanos answered = now();
-  SLUICE_RETURN_IF_ERROR(exchange_->combine(pair_rows, out, deadline()));
-  sample.combine += now() - answered;
+  const Matrix out{out_.data(), DType::float32, settings_.tokens, shape.hidden, shape.hidden};
+  SLUICE_ASSIGN_OR_RETURN(const auto any, exchange::exchange_layer(*exchange_,
+                                                                   {.layer = 0,
+                                                                    .x = tokens_.matrix(),
+                                                                    .experts = tokens_.experts,
+                                                                    .weights = tokens_.weights,
+                                                                    .flags = {}},
+                                                                   apply, out, deadline()));
+  (void)any;
+  sample.combine += now() - mark;
   return {};
 }
 
@@ -109,11 +114,8 @@ Status ExchangeContestant::verify() {
     all_.push_back(make_tokens(settings_.shape, rank, settings_.tokens, settings_.load, settings_.seed));
   }
   std::fill(out_.begin(), out_.end(), 0.0F);
-  const int most = settings_.shape.max_tokens;
   Sample sample;
-  for (int first = 0; first < settings_.tokens; first += most) {
-    SLUICE_RETURN_IF_ERROR(round(first, std::min(most, settings_.tokens - first), true, sample));
-  }
+  SLUICE_RETURN_IF_ERROR(layer(true, sample));
   all_.clear();
   return check_combined(exchange_->shape(), placement_, tokens_, out_.data());
 }
@@ -122,10 +124,7 @@ Result<Sample> ExchangeContestant::run() {
   SLUICE_RETURN_IF_ERROR(barrier());
   Sample sample;
   sample.begin = now();
-  const int most = settings_.shape.max_tokens;
-  for (int first = 0; first < settings_.tokens; first += most) {
-    SLUICE_RETURN_IF_ERROR(round(first, std::min(most, settings_.tokens - first), false, sample));
-  }
+  SLUICE_RETURN_IF_ERROR(layer(false, sample));
   sample.end = now();
   return sample;
 }

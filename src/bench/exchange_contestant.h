@@ -25,8 +25,8 @@ class ExchangeContestant final : public Contestant {
   ExchangeContestant(const Settings& settings, int rank, exchange::Placement placement,
                      std::unique_ptr<exchange::Exchange> exchange);
 
-  // Everything but the round's own bookkeeping, for one dispatch and combine.
-  Status round(int first, int count, bool verifying, Sample& sample);
+  // One layer's exchange. What is not dispatch is combine; with several rounds the two overlap.
+  Status layer(bool verifying, Sample& sample);
   Status check(const exchange::Received& received, int first, int count);
   Status barrier();
   Deadline deadline() const { return Deadline::after(settings_.deadline); }

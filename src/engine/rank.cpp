@@ -14,13 +14,15 @@ namespace sluice::engine {
 namespace {
 
 constexpr Nanos kBootstrapPatience = seconds(60);
+// Of one rank in one exchange. A longer prefill goes in rounds, so windows do not grow with it.
+constexpr int kRoundTokens = 512;
 
 exchange::Shape exchange_shape(const checkpoint::ModelConfig& config, const RankSettings& settings) {
   return {.ranks = settings.ranks,
           .experts = config.experts,
           .top_k = config.top_k,
           .hidden = config.hidden_size,
-          .max_tokens = settings.engine.max_num_batched_tokens,
+          .max_tokens = std::min(settings.engine.max_num_batched_tokens, kRoundTokens),
           .wire = settings.dtype,
           .exact = settings.deterministic};
 }
@@ -132,8 +134,10 @@ class LoadedRank final : public Rank {
 Status LoadedRank::load_model(Callbacks callbacks) {
   SLUICE_ASSIGN_OR_RETURN(digest_, checkpoint_digest(settings_.model_directory));
   SLUICE_ASSIGN_OR_RETURN(const auto checkpoint, checkpoint::Checkpoint::open(settings_.model_directory));
-  const model::Placed placed{
-      .placement = placement_, .rank = settings_.rank, .max_tokens = settings_.engine.max_num_batched_tokens};
+  const model::Placed placed{.placement = placement_,
+                             .rank = settings_.rank,
+                             .max_tokens = settings_.engine.max_num_batched_tokens,
+                             .round_tokens = exchange_shape(config_, settings_).max_tokens};
   SLUICE_ASSIGN_OR_RETURN(model_, model::Model::load(checkpoint, config_, placed, *backend_));
   SLUICE_ASSIGN_OR_RETURN(engine_, Engine::start(*model_, *backend_, settings_.engine, std::move(callbacks)));
   return {};
@@ -155,7 +159,7 @@ std::string LoadedRank::fingerprint() const {
       "version: {}\nmodel: {}\ncheckpoint: {}\nshape: {} layers, hidden {}, {} experts, top {}\n"
       "ranks: {}\nmax_num_batched_tokens: {}\ndtype: {}\ndeterministic: {}\nfabric: {}\nmachine: {}\n",
       SLUICE_VERSION, checkpoint::architecture_name(config_.architecture), digest_, config_.layers,
-      shape.hidden, shape.experts, shape.top_k, shape.ranks, shape.max_tokens, dtype_name(shape.wire),
+      shape.hidden, shape.experts, shape.top_k, shape.ranks, settings_.engine.max_num_batched_tokens, dtype_name(shape.wire),
       shape.exact, settings_.fabric, instruction_set(backend_->description()));
 }
 

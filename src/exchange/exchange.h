@@ -48,7 +48,7 @@ struct Shape {
   int experts = 0;
   int top_k = 0;                // 1 to 16
   int hidden = 0;               // elements of a row
-  int max_tokens = 0;           // of one rank in one exchange
+  int max_tokens = 0;           // of one rank in one exchange; rounds.h does more
   DType wire = DType::float32;  // float32 or bfloat16; both ways, unless exact: then float32 back
   bool exact = false;
 };
@@ -81,6 +81,7 @@ struct Blame {
 struct StepFlags {
   bool has_work = false;     // it will have tokens after this step
   bool wants_epoch = false;  // it asks for a change of epoch
+  bool more = false;         // it has tokens for a further round of this layer (rounds.h)
 };
 
 // What arrived: one pair for each (row, local expert) that a row chose. Valid until the matching

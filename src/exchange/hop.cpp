@@ -80,8 +80,8 @@ DispatchHeader Hop::header_for(int peer, const Passage& passage) const {
   const StepFlags& flags = passage.flags;
   DispatchHeader header{};
   header.version = kMessageVersion;
-  header.flags =
-      shape_flags(shape_) | (flags.has_work ? kHasWork : 0u) | (flags.wants_epoch ? kWantsEpoch : 0u);
+  header.flags = shape_flags(shape_) | (flags.has_work ? kHasWork : 0u) |
+                 (flags.wants_epoch ? kWantsEpoch : 0u) | (flags.more ? kMore : 0u);
   header.hidden = static_cast<uint32_t>(shape_.hidden);
   header.experts = static_cast<uint32_t>(placement_.experts_of(peer).size());
   header.rows = static_cast<uint32_t>(passage.routing.rows(peer).size());

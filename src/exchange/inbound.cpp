@@ -55,7 +55,7 @@ Status Inbound::check_header(const DispatchHeader& header, size_t bytes) const {
   if (header.version != kMessageVersion) {
     return refuse("dispatch header: version", header.version, kMessageVersion);
   }
-  const uint32_t step_flags = header.flags & (kHasWork | kWantsEpoch);
+  const uint32_t step_flags = header.flags & kStepFlags;
   if ((header.flags ^ step_flags) != shape_flags(shape_)) {
     return refuse("dispatch header: mode flags", fmt::format("{:#x}", header.flags),
                   fmt::format("{:#x} ({}, {})", shape_flags(shape_) | step_flags, dtype_name(shape_.wire),
@@ -102,6 +102,7 @@ Status Inbound::add(int source, std::span<const std::byte> message, StepFlags& a
   SLUICE_RETURN_IF_ERROR(check_counts(message.data() + at.counts));
   any.has_work |= (header.flags & kHasWork) != 0;
   any.wants_epoch |= (header.flags & kWantsEpoch) != 0;
+  any.more |= (header.flags & kMore) != 0;
   return {};
 }
 

@@ -16,7 +16,7 @@
 
 namespace sluice::exchange {
 
-inline constexpr uint32_t kMessageVersion = 1;
+inline constexpr uint32_t kMessageVersion = 2;
 inline constexpr size_t kRowAlignment = 64;
 inline constexpr int kMaxTopK = 16;
 inline constexpr int kMaxRanks = 4096;
@@ -26,6 +26,8 @@ enum HeaderFlag : uint32_t {
   kWantsEpoch = 1u << 1,
   kExact = 1u << 2,
   kBfloat16 = 1u << 3,
+  kMore = 1u << 4,
+  kStepFlags = kHasWork | kWantsEpoch | kMore,
 };
 
 struct alignas(64) DispatchHeader {

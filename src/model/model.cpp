@@ -21,6 +21,10 @@ Result<std::unique_ptr<Model>> Model::load(const checkpoint::Checkpoint& checkpo
     return invalid_argument(
         fmt::format("max_tokens is {}; a step needs room for at least 1", placed.max_tokens));
   }
+  if (placed.round_tokens < 1 || placed.round_tokens > placed.max_tokens) {
+    return invalid_argument(fmt::format("round_tokens is {}; an exchange has room for 1 to {} (max_tokens)",
+                                        placed.round_tokens, placed.max_tokens));
+  }
   switch (config.architecture) {
     case checkpoint::Architecture::qwen3_moe:
       return Qwen3Moe::load(checkpoint, config, placed, backend);

@@ -29,7 +29,8 @@ struct Outcome {
 struct Placed {
   const exchange::Placement& placement;
   int rank;
-  int max_tokens;  // of one step: sizes the scratch memory
+  int max_tokens;                 // of one step: sizes the scratch memory
+  int round_tokens = max_tokens;  // of one exchange, as its shape has it
 };
 
 class Model {
@@ -46,8 +47,6 @@ class Model {
   virtual const checkpoint::ModelConfig& config() const = 0;
   // As exact as the model's routers need it; a caller may choose a smaller dtype.
   virtual compute::KvShape kv_shape(int blocks, int block_size) const = 0;
-  // Exchanges of one step: fixed, equal on all ranks.
-  virtual int exchanges_per_step() const = 0;
   virtual size_t weight_bytes() const = 0;
 
   // logits: (logit_rows, vocab) float32, host memory. Stores the step's keys and values into `cache` at the

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "exchange/rounds.h"
 #include "model/loader.h"
 #include "model/step_check.h"
 
@@ -64,9 +65,23 @@ Result<Qwen3Moe::Layer> Qwen3Moe::load_layer(Loader& loader, int index, const Pl
   return layer;
 }
 
+Result<ConstMatrix> Qwen3Moe::apply_experts(int index, const exchange::Received& received, DType wire) {
+  if (received.pairs() > scratch_.pair_rows.rows) {
+    return internal_error(fmt::format("layer {}: {} rows arrived; there is room for {}", index,
+                                      received.pairs(), scratch_.pair_rows.rows));
+  }
+  const Matrix pair_rows = scratch_.pair_rows.top(received.pairs());
+  if (received.pairs() > 0) {
+    const compute::Experts& experts = *layers_[static_cast<size_t>(index)].experts;
+    backend_.experts(experts, received.expert_offsets, received.rows, wire, pair_rows);
+  }
+  SLUICE_RETURN_IF_ERROR(backend_.synchronize());
+  return ConstMatrix(pair_rows);
+}
+
 Result<Outcome> Qwen3Moe::forward(const Batch& batch, compute::KvCache& cache, exchange::Exchange& exchange,
                                   Matrix logits, Deadline deadline) {
-  SLUICE_RETURN_IF_ERROR(check_step(config_, scratch_.hidden.rows, batch, cache, exchange, logits));
+  SLUICE_RETURN_IF_ERROR(check_step(config_, scratch_.hidden.rows, scratch_.round_tokens, batch, cache, exchange, logits));
   const auto tokens = static_cast<int64_t>(batch.tokens.size());
   const bool busy = tokens > 0;  // without tokens the rank serves its experts to the others, and no more
   const float eps = config_.rms_norm_eps;
@@ -110,23 +125,19 @@ Result<Outcome> Qwen3Moe::forward(const Batch& batch, compute::KvCache& cache, e
         backend_.product(normed, *layer.router, router_logits);
         backend_.route(router_logits, config_.top_k, config_.norm_topk_prob, chosen, weights);
       }
-      // Rows travel to the ranks that hold their experts; those of all ranks that chose experts here arrive.
+      // Rows travel to the ranks that hold their experts; those of all ranks that chose experts here arrive;
+      // this rank's experts work on them, and each row's results return to its source as one weighted sum.
       SLUICE_RETURN_IF_ERROR(backend_.synchronize());
-      SLUICE_ASSIGN_OR_RETURN(const exchange::Received received,
-                              exchange.dispatch(index, normed, chosen, weights, batch.flags, deadline));
-      outcome.any = received.any;
-      if (received.pairs() > scratch_.pair_rows.rows) {
-        return internal_error(fmt::format("layer {}: {} rows arrived; there is room for {}", index,
-                                          received.pairs(), scratch_.pair_rows.rows));
-      }
-      // This rank's experts work on them, and each row's results return to its source as one weighted sum.
-      const Matrix pair_rows = scratch_.pair_rows.top(received.pairs());
-      if (received.pairs() > 0) {
-        backend_.experts(*layer.experts, received.expert_offsets, received.rows, exchange.shape().wire,
-                         pair_rows);
-      }
-      SLUICE_RETURN_IF_ERROR(backend_.synchronize());
-      SLUICE_RETURN_IF_ERROR(exchange.combine(pair_rows, delta, deadline));
+      const auto apply = [&](const exchange::Received& received) {
+        return apply_experts(index, received, exchange.shape().wire);
+      };
+      SLUICE_ASSIGN_OR_RETURN(outcome.any, exchange::exchange_layer(exchange,
+                                                                    {.layer = index,
+                                                                     .x = normed,
+                                                                     .experts = chosen,
+                                                                     .weights = weights,
+                                                                     .flags = batch.flags},
+                                                                    apply, delta, deadline));
     } else if (busy) {
       // A dense MLP: down(silu(gate(x)) * up(x)).
       const Matrix gate = scratch_.gate.top(tokens);

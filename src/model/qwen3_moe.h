@@ -21,7 +21,6 @@ class Qwen3Moe final : public Model {
   compute::KvShape kv_shape(int blocks, int block_size) const override {
     return kv_shape_for(config_, blocks, block_size);
   }
-  int exchanges_per_step() const override { return config_.moe_layers(); }
   size_t weight_bytes() const override { return weight_bytes_; }
   Result<Outcome> forward(const Batch& batch, compute::KvCache& cache, exchange::Exchange& exchange,
                           Matrix logits, Deadline deadline) override;
@@ -47,6 +46,8 @@ class Qwen3Moe final : public Model {
 
   Qwen3Moe(const checkpoint::ModelConfig& config, compute::Backend& backend)
       : config_(config), backend_(backend) {}
+  // The rows that this rank's experts give for what arrived.
+  Result<ConstMatrix> apply_experts(int index, const exchange::Received& received, DType wire);
   Result<Layer> load_layer(class Loader& loader, int index, const Placed& placed) const;
   const compute::Weight& head() const { return config_.tie_word_embeddings ? *embedding_ : *head_; }
 

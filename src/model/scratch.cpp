@@ -30,6 +30,7 @@ Result<Scratch> Scratch::allocate(const checkpoint::ModelConfig& config, const P
   const int64_t query_width = int64_t{config.query_heads} * config.head_dim;
   const int64_t kv_width = int64_t{config.kv_heads} * config.head_dim;
   Scratch made;
+  made.round_tokens = placed.round_tokens;
   const auto take = [&](Matrix& target, int64_t rows, int64_t cols) -> Status {
     SLUICE_ASSIGN_OR_RETURN(target, made.matrix(rows, cols, backend));
     return {};
@@ -49,8 +50,8 @@ Result<Scratch> Scratch::allocate(const checkpoint::ModelConfig& config, const P
   if (config.moe_layers() > 0) {
     const auto local = static_cast<int>(placed.placement.experts_of(placed.rank).size());
     int64_t pairs = 0;
-    if (__builtin_mul_overflow(int64_t{placed.placement.ranks()} * std::min(config.top_k, local), tokens,
-                               &pairs)) {
+    if (__builtin_mul_overflow(int64_t{placed.placement.ranks()} * std::min(config.top_k, local),
+                               int64_t{placed.round_tokens}, &pairs)) {
       return Status(Code::resource_exhausted, "more received rows than 64 bits can count");
     }
     SLUICE_RETURN_IF_ERROR(take(made.router_logits, tokens, config.experts));

@@ -35,8 +35,9 @@ struct Scratch {
   Matrix router_logits;         // (, experts). Layers with experts
   std::vector<int32_t> chosen;  // (, top_k), host
   std::vector<float> weights;   // (, top_k), host
-  // (received pairs, hidden): each rank may send all its tokens, each to every expert here that it
-  // may choose.
+  int round_tokens = 0;         // of one rank in one exchange
+  // (received pairs, hidden): each rank may send a round's tokens, each to every expert here
+  // that it may choose.
   Matrix pair_rows;
 
  private:

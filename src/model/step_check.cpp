@@ -61,22 +61,23 @@ Status check_sequences(const Batch& batch, const compute::KvShape& cache) {
                static_cast<int64_t>(batch.tokens.size()));
 }
 
-Status check_exchange(const checkpoint::ModelConfig& config, int64_t max_tokens,
+Status check_exchange(const checkpoint::ModelConfig& config, int64_t round_tokens,
                       const exchange::Shape& shape) {
   SLUICE_RETURN_IF_ERROR(equal("the exchange's number of experts", shape.experts, config.experts));
   SLUICE_RETURN_IF_ERROR(equal("the exchange's top_k", shape.top_k, config.top_k));
   SLUICE_RETURN_IF_ERROR(equal("the exchange's row width", shape.hidden, config.hidden_size));
-  return equal("the exchange's max_tokens", shape.max_tokens, max_tokens);
+  return equal("the exchange's max_tokens", shape.max_tokens, round_tokens);
 }
 
 }  // namespace
 
-Status check_step(const checkpoint::ModelConfig& config, int64_t max_tokens, const Batch& batch,
-                  const compute::KvCache& cache, const exchange::Exchange& exchange, const Matrix& logits) {
+Status check_step(const checkpoint::ModelConfig& config, int64_t max_tokens, int64_t round_tokens,
+                  const Batch& batch, const compute::KvCache& cache, const exchange::Exchange& exchange,
+                  const Matrix& logits) {
   const compute::KvShape& kv = cache.shape();
   SLUICE_RETURN_IF_ERROR(check_tokens(config, max_tokens, batch));
   SLUICE_RETURN_IF_ERROR(check_sequences(batch, kv));
-  SLUICE_RETURN_IF_ERROR(check_exchange(config, max_tokens, exchange.shape()));
+  SLUICE_RETURN_IF_ERROR(check_exchange(config, round_tokens, exchange.shape()));
   SLUICE_RETURN_IF_ERROR(equal("the cache's number of layers", kv.layers, config.layers));
   SLUICE_RETURN_IF_ERROR(equal("the cache's number of heads", kv.kv_heads, config.kv_heads));
   SLUICE_RETURN_IF_ERROR(equal("the cache's head size", kv.head_dim, config.head_dim));

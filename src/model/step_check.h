@@ -6,8 +6,9 @@
 
 namespace sluice::model {
 
-// `max_tokens`: rows of scratch memory.
-Status check_step(const checkpoint::ModelConfig& config, int64_t max_tokens, const Batch& batch,
-                  const compute::KvCache& cache, const exchange::Exchange& exchange, const Matrix& logits);
+// `max_tokens`, `round_tokens`: what scratch memory has room for, in a step and in an exchange.
+Status check_step(const checkpoint::ModelConfig& config, int64_t max_tokens, int64_t round_tokens,
+                  const Batch& batch, const compute::KvCache& cache, const exchange::Exchange& exchange,
+                  const Matrix& logits);
 
 }  // namespace sluice::model

@@ -36,7 +36,6 @@ class ToyModel final : public model::Model {
 
   const checkpoint::ModelConfig& config() const override { return config_; }
   compute::KvShape kv_shape(int blocks, int block_size) const override;
-  int exchanges_per_step() const override { return kToyLayers; }
   size_t weight_bytes() const override { return 0; }
   Result<model::Outcome> forward(const model::Batch& batch, compute::KvCache& cache,
                                  exchange::Exchange& exchange, Matrix logits, Deadline deadline) override;

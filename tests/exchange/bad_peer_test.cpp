@@ -51,8 +51,8 @@ auto size(size_t bytes_kept) {
 
 std::vector<Fault> dispatch_faults() {
   return {
-      {"version", header_field(offsetof(DispatchHeader, version), 2), "version 2; right is 1"},
-      {"unknown flag", header_field(offsetof(DispatchHeader, flags), 0x14), "mode flags 0x14; right is 0x4"},
+      {"version", header_field(offsetof(DispatchHeader, version), 3), "version 3; right is 2"},
+      {"unknown flag", header_field(offsetof(DispatchHeader, flags), 0x24), "mode flags 0x24; right is 0x4"},
       {"other mode", header_field(offsetof(DispatchHeader, flags), 0), "(float32, exact)"},
       {"other wire type", header_field(offsetof(DispatchHeader, flags), 0xc), "mode flags 0xc"},
       {"hidden", header_field(offsetof(DispatchHeader, hidden), 5), "hidden 5; right is 4"},
@@ -136,7 +136,7 @@ TEST(BadPeer, CombineIsRefusedByName) {
     const char* complaint;
   };
   const std::vector<CombineFault> faults{
-      {[](Bytes& b) { set(b, offsetof(CombineHeader, version), 0); }, "version 0; right is 1"},
+      {[](Bytes& b) { set(b, offsetof(CombineHeader, version), 0); }, "version 0; right is 2"},
       {[](Bytes& b) { set(b, offsetof(CombineHeader, rows), 1); }, "rows 1; right is 2"},
       {[](Bytes& b) { set(b, offsetof(CombineHeader, rows), ~0u); }, "rows 4294967295"},
       {[](Bytes& b) { b.resize(64); }, "bytes 64; right is 192 for 2 rows"},

@@ -42,7 +42,6 @@ TEST_F(Load, SaysItsShapes) {
   EXPECT_EQ(kv.block_size, 32);
   EXPECT_EQ(kv.kv_heads, shape.kv_heads);
   EXPECT_EQ(kv.head_dim, shape.head_dim);
-  EXPECT_EQ((*model)->exchanges_per_step(), shape.layers);
   EXPECT_EQ((*model)->config().vocab_size, shape.vocab);
   size_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += tensor.bytes.size();

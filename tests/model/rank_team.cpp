@@ -5,6 +5,13 @@
 
 namespace sluice::test {
 
+namespace {
+
+// Fewer than most prompts have, so that they take several rounds.
+constexpr int kRoundTokens = 7;
+
+}  // namespace
+
 RankTeam::RankTeam(const std::string& directory, int ranks, const compute::Options& options,
                    const BackendMaker& make_backend) {
   const auto checkpoint = value_or_throw(checkpoint::Checkpoint::open(directory));
@@ -14,12 +21,13 @@ RankTeam::RankTeam(const std::string& directory, int ranks, const compute::Optio
             .experts = config.experts,
             .top_k = config.top_k,
             .hidden = config.hidden_size,
-            .max_tokens = kMaxTokens,
+            .max_tokens = kRoundTokens,
             .wire = options.activations,
             .exact = options.deterministic};
   for (int rank = 0; rank < ranks; ++rank) {
     Member member{.backend = make_backend(options), .model = nullptr};
-    const model::Placed placed{.placement = placement, .rank = rank, .max_tokens = kMaxTokens};
+    const model::Placed placed{
+        .placement = placement, .rank = rank, .max_tokens = kMaxTokens, .round_tokens = kRoundTokens};
     member.model = value_or_throw(model::Model::load(checkpoint, config, placed, *member.backend));
     members_.push_back(std::move(member));
   }
